@@ -5,7 +5,7 @@ import type { Collection, Model } from '../mirror/model.js';
 import type { Session } from '../postgres/pools/sessions.js';
 import { namesInStatement } from '../sql/verify.js';
 import type { RequestOrigin } from './stages.js';
-import type { WrittenBy } from './writer.js';
+import { seenBy, type WrittenBy } from './writer.js';
 
 /**
  * `system`: only tables of the service, which runs the statement as itself. `plain`: only tables without row-level security, so that
@@ -79,14 +79,20 @@ export function writeSettings(
   { writer, client }: WrittenBy,
   collections: () => Iterable<Collection>,
 ): CallerSettings | null {
-  return settingsFor(callers, () => writeScope(collections()), writer.caller, client);
+  return settingsFor(callers, () => writeScope(collections()), seenBy(writer), client);
 }
 
-/** Runs a part of a joined transaction: as the service if it writes only tables of the service. */
-export function runJoined<Result>(
+/**
+ * Runs a write in an open transaction: as the service if it writes only tables of the service, otherwise with the settings of its caller,
+ * which a transaction that began with tables of the service does not have yet.
+ */
+export function runInScope<Result>(
   session: Session,
-  collections: Iterable<Collection>,
+  callers: DatabaseCaller | null,
+  write: WrittenBy & { readonly collections: Iterable<Collection> },
   work: () => Promise<Result>,
 ): Promise<Result> {
-  return writeScope(collections) === 'system' ? session.asService(work) : work();
+  if (callers === null) return work();
+  const settings = writeSettings(callers, write, () => write.collections);
+  return settings === null ? session.asService(work) : session.asCaller(settings, work);
 }

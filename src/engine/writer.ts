@@ -14,6 +14,8 @@ import type { RequestClient } from './stages.js';
 export interface Writer {
   readonly caller: Identity;
   readonly author: Author;
+  /** The caller as the database knows it, if the permissions of another one apply: by default the caller. */
+  readonly inDatabase?: Identity;
   /** Permissions that replace those of the caller's policies. */
   readonly access?: Access;
 }
@@ -22,6 +24,11 @@ export interface Writer {
 export interface WrittenBy {
   readonly writer: Writer;
   readonly client: RequestClient;
+}
+
+/** The caller that the database sees, whatever permissions apply. */
+export function seenBy({ caller, inDatabase = caller }: Pick<Writer, 'caller' | 'inDatabase'>): Identity {
+  return inDatabase;
 }
 
 /** A call of a function that may write. */

@@ -13,7 +13,7 @@ import { parseRead, parseReadBack, parseSearch } from '../../request/rest.js';
 import type { WriteRequest } from '../../request/write.js';
 import type { Reads } from '../reads/reads.js';
 import type { RequestClient } from '../stages.js';
-import type { Writer } from '../writer.js';
+import { seenBy, type Writer } from '../writer.js';
 import type { As, Items } from './api.js';
 import type { HookTransaction } from './definition.js';
 import { type ItemsCall, itemsApi, withHandledErrors } from './items-api.js';
@@ -112,7 +112,7 @@ export class TransactionItems implements HookTransaction {
 }
 
 async function readIn(
-  { session, reads, client, parseLimits: limits }: TransactionScope,
+  { session, reads, writer, client, parseLimits: limits }: TransactionScope,
   { method, collection, key, queryString, body }: ItemsCall,
   given: Identity,
 ): Promise<Buffer> {
@@ -123,7 +123,7 @@ async function readIn(
   const caller = await reads.conditioned(query, given, client);
   const compiled = reads.compile(query, caller, { client });
   if (compiled.stream) throw invalidQuery('A transaction cannot stream a list: set a smaller "limit"');
-  const cell = await reads.cellIn(session, { query, compiled, caller, origin: client });
+  const cell = await reads.cellIn(session, { query, compiled, caller, inDatabase: seenBy(writer), origin: client });
   if (cell === null) throw forbidden();
   return cell;
 }
@@ -149,7 +149,7 @@ function writeIn(
     },
   );
   const author = { ...writer.author, user: caller.user };
-  return writes.run(request, { caller, author }, client);
+  return writes.run(request, { caller, author, inDatabase: seenBy(writer) }, client);
 }
 
 /** The body as its JSON is read. */

@@ -56,6 +56,8 @@ export interface PreparedRead<Query extends ReadQuery = ReadQuery> {
   readonly caller: Identity;
   /** The position that a replica needs to serve the read. Without one the primary serves it. */
   readonly need?: ReadNeed | null;
+  /** The caller as the database knows it, if the permissions of another one apply. */
+  readonly inDatabase?: Identity;
   /** The request that it belongs to, for the settings of the caller. */
   readonly origin?: RequestOrigin;
   /** The request may be answered from memory: the client, whose address distinguishes callers without an account. */
@@ -332,8 +334,8 @@ export class Reads {
   }
 
   /** The settings that the transaction of the read begins with, or null if it needs none. */
-  settingsOf({ compiled, caller, origin = NO_CLIENT }: PreparedRead): CallerSettings | null {
-    return settingsFor(this.services.callers, compiled.callerScope, caller, origin);
+  settingsOf({ compiled, caller, inDatabase = caller, origin = NO_CLIENT }: PreparedRead): CallerSettings | null {
+    return settingsFor(this.services.callers, compiled.callerScope, inDatabase, origin);
   }
 
   /** After a failure that may lie in a schema which changed. */
@@ -577,12 +579,10 @@ interface Moment {
   readonly snapshot: string;
 }
 
-interface ReadInMoment {
-  readonly statement: BoundStatement;
-  readonly settings: CallerSettings | null;
-}
-
-function readMoment(database: Database, reads: readonly ReadInMoment[]): Promise<Moment> {
+function readMoment(
+  database: Database,
+  reads: readonly { readonly statement: BoundStatement; readonly settings: CallerSettings | null }[],
+): Promise<Moment> {
   return database.transaction(async (session) => {
     const snapshot = String(await session.cell('select pg_current_snapshot()::text', []));
     const bodies: (Buffer | null)[] = [];

@@ -8,7 +8,7 @@ import type { Parsed } from '../../request/ast.js';
 import type { ParseLimits } from '../../request/parse-context.js';
 import { parseRead } from '../../request/rest.js';
 import { billWriter } from '../caller-budget.js';
-import type { WrittenBy } from '../writer.js';
+import { seenBy, type WrittenBy } from '../writer.js';
 import type { CompiledRead, SelectionPurpose } from './compiled-read.js';
 import type { Reads } from './reads.js';
 
@@ -45,7 +45,7 @@ export function readInSession(
   const { reads, session, writer, client } = context;
   const compiled = compileInSession(context, query, options);
   const { caller = writer.caller } = options;
-  return reads.cellIn(session, { query, compiled, caller, origin: client });
+  return reads.cellIn(session, { query, compiled, caller, inDatabase: seenBy(writer), origin: client });
 }
 
 /** An item as the writer sees it. Throws if the writer may not read it. */

@@ -52,7 +52,7 @@ import type { PreparedRead, Reads } from '../reads/reads.js';
 import { compileInSession } from '../reads/session-reads.js';
 import type { RequestClient } from '../stages.js';
 import { type CompiledStatement, checked, StatementCache, type StatementCacheLimits } from '../statement-cache.js';
-import type { Writer, WrittenBy } from '../writer.js';
+import { seenBy, type Writer, type WrittenBy } from '../writer.js';
 import { type FlatPayload, flatPayload, KnownWrites, withPayload } from './known-writes.js';
 import { hashedNodes } from './password-hashing.js';
 import type { PipelinedWrite } from './transaction.js';
@@ -318,7 +318,7 @@ export class WriteCompiler {
     const compiled = query && this.#reads.prepareReadBack(query, writer, client);
     if (!compiled) return null;
     const statement = keys ? compiled.statement : compiled.readBack();
-    return { read: { query, compiled, caller: writer.caller, origin: client }, statement };
+    return { read: { query, compiled, caller: writer.caller, inDatabase: seenBy(writer), origin: client }, statement };
   }
 
   /** The statements of a write in a pipelined transaction, or null if there is nothing to write. */
@@ -397,7 +397,8 @@ export class WriteCompiler {
     const compiled = compileInSession({ reads: this.#reads, writer, client }, query, { selectedFor: action });
     // The session plans once for all values, which may be wrong for the values of this query.
     if (compiled.uneven) await session.setPlanMode('force_custom_plan');
-    const cell = await this.#reads.cellIn(session, { query, compiled, caller, origin: client });
+    const read = { query, compiled, caller, inDatabase: seenBy(writer), origin: client };
+    const cell = await this.#reads.cellIn(session, read);
     if (compiled.uneven) await session.setPlanMode('force_generic_plan');
     client.staged('execute');
     const data = rowsOfAnswer(cell?.toString() ?? '{"data":[]}');

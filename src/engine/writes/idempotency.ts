@@ -73,7 +73,7 @@ export async function answerRepeated(
   if (written === null) throw unprocessable(UNKNOWN_ITEMS);
   const query = withKeys(readBack, written);
   const compiled = reads.prepareReadBack(query, writer, client);
-  return compiled && reads.run({ query, compiled, caller: writer.caller }, NO_CLIENT);
+  return compiled && reads.run({ query, compiled, caller: writer.caller, origin: client }, NO_CLIENT);
 }
 
 const UNKNOWN_ITEMS =

@@ -5,7 +5,7 @@ import type { PlannedWrite } from '../../plan/write/write.js';
 import { checkRows } from '../../plan/write/write-rows.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import type { WriteRequest } from '../../request/write.js';
-import { settingsFor, writeSettings } from '../caller-scope.js';
+import { runInScope, settingsFor, writeSettings } from '../caller-scope.js';
 import { isDistributed, withKeysLeft } from '../distributed.js';
 import { afterWriteHook, keepingKeys } from '../extensions/after-write.js';
 import { BeforeWrites, type HookingWrite, hasHookedItems } from '../extensions/before-write.js';
@@ -13,7 +13,7 @@ import type { JoinedWrites, TransactionScope } from '../extensions/transaction-i
 import type { HookedWrite, WriteHook } from '../hooks/write-hook.js';
 import { WriteHooks } from '../hooks/write-hooks.js';
 import { cellOf } from '../reads/reads.js';
-import type { Writer, WrittenBy } from '../writer.js';
+import { seenBy, type Writer, type WrittenBy } from '../writer.js';
 import {
   collectionsOf,
   type FlatCall,
@@ -175,7 +175,7 @@ export abstract class WriteExecution {
   ): Promise<Buffer | null> {
     const { database, reads, callers } = this.services;
     client.staged('compile');
-    const settings = settingsFor(callers, () => 'secured', writer.caller, client);
+    const settings = settingsFor(callers, () => 'secured', seenBy(writer), client);
     const send = async (): Promise<Buffer | null> => {
       const { batcher } = this.compiler;
       if (batcher && batchText !== null && settings === null)
@@ -195,7 +195,27 @@ export abstract class WriteExecution {
     return flatBody(body);
   }
 
-  protected async executeIn(
+  protected executeIn(
+    session: Session,
+    planned: PlannedWrite,
+    call: WriteCall,
+    option: WriteOption,
+  ): Promise<Buffer | null> {
+    return this.inScope(session, planned, call, () => this.#executeIn(session, planned, call, option));
+  }
+
+  /** The rows of a payload may belong to other tables than those that the transaction began with. */
+  protected inScope<Result>(
+    session: Session,
+    planned: PlannedWrite,
+    { writer, client }: WriteCall,
+    work: () => Promise<Result>,
+  ): Promise<Result> {
+    const collections = collectionsOf(planned);
+    return runInScope(session, this.services.callers, { writer, client, collections }, work);
+  }
+
+  async #executeIn(
     session: Session,
     planned: PlannedWrite,
     call: WriteCall,

@@ -21,7 +21,7 @@ import type { Input } from '../../request/parse-context.js';
 import { parseCountOfKeys } from '../../request/rest.js';
 import type { Key, Selected, WriteRequest } from '../../request/write.js';
 import { bind } from '../../sql/parameter.js';
-import { runJoined, settingsFor, writeSettings } from '../caller-scope.js';
+import { runInScope, settingsFor, writeSettings } from '../caller-scope.js';
 import { noteCommit } from '../consistency.js';
 import { isDistributed, parseWrittenKeys, planForShard, WRITTEN_KEYS } from '../distributed.js';
 import type { TransactionScope } from '../extensions/transaction-items.js';
@@ -30,9 +30,15 @@ import { cellOf } from '../reads/reads.js';
 import { compileInSession, countInSession } from '../reads/session-reads.js';
 import { retry } from '../retry.js';
 import type { RequestClient } from '../stages.js';
-import { type ImportTransaction, isKnownSingleton, type Writer, type WritingCall, type WrittenBy } from '../writer.js';
 import {
-  collectionsOf,
+  type ImportTransaction,
+  isKnownSingleton,
+  seenBy,
+  type Writer,
+  type WritingCall,
+  type WrittenBy,
+} from '../writer.js';
+import {
   pipelineFlat,
   shownKeys,
   type WriteCall,
@@ -144,11 +150,7 @@ export class Writes extends WriteExecution {
     call.client.staged('restrict');
     if (isSelecting(request)) return this.#writeSelected(request, target, call);
     const planned = await planWrite(request, target);
-    const joined = this.session;
-    if (joined)
-      return runJoined(joined, collectionsOf(planned), () =>
-        this.executeIn(joined, planned, call, call.idempotencyKey),
-      );
+    if (this.session) return this.executeIn(this.session, planned, call, call.idempotencyKey);
     call.client.staged('plan');
     return this.execute(planned, call);
   }
@@ -225,7 +227,7 @@ export class Writes extends WriteExecution {
   /** The key of the only item, or none. The service looks for it: permissions apply to the update. */
   async #singletonKeys(collection: Collection, call: WriteCall, session: Session): Promise<readonly Key[]> {
     await lock(collection, session);
-    const writer = { ...call.writer, caller: CLI_IDENTITY };
+    const writer = { ...call.writer, caller: CLI_IDENTITY, inDatabase: seenBy(call.writer) };
     const first = { kind: 'query', query: { limit: 1 } } as const;
     return this.compiler.selectKeys({ ...call, writer, session }, collection, first, 'update');
   }
@@ -271,12 +273,12 @@ export class Writes extends WriteExecution {
     work: (session: Session) => Promise<Result>,
   ): Promise<Result> {
     const joined = this.session;
-    if (joined) return runJoined(joined, [collection], () => work(joined));
-    const { database } = this.services;
+    const { database, callers } = this.services;
+    if (joined) return runInScope(joined, callers, { ...call, collections: [collection] }, () => work(joined));
     const { idempotencyKey: key } = call;
     return database.transaction(async (session) => {
       if (key) await takeNewKey(key, this.limits, database, session);
-      await session.become(writeSettings(this.services.callers, call, () => [collection]));
+      await session.become(writeSettings(callers, call, () => [collection]));
       return work(session);
     });
   }
@@ -294,7 +296,7 @@ export class Writes extends WriteExecution {
     const { database, callers } = this.services;
     const run = (attempt: number): Promise<Result> =>
       database.transaction(async (session) => {
-        await session.become(settingsFor(callers, () => 'secured', by.writer.caller, by.client));
+        await session.become(settingsFor(callers, () => 'secured', seenBy(by.writer), by.client));
         return work(this.join(session, { stack: [], attempt }), session);
       });
     return this.#retry(by, (_, attempt) => this.#deadlocks.run(() => run(attempt)));
@@ -369,8 +371,7 @@ export class Writes extends WriteExecution {
       return;
     }
     const planned = early ?? (await this.#planExtended(request, target, call, async () => session));
-    const execute = (): Promise<Buffer | null> => this.executeIn(session, planned, call, null);
-    pipeline.receive(index, await runJoined(session, collectionsOf(planned), execute));
+    pipeline.receive(index, await this.executeIn(session, planned, call, null));
     if (!isReferenced) return;
     const keys = planned.keys ?? parseWrittenKeys(await session.cell(WRITTEN_KEYS.text, []));
     const isLost = isChecked && !(await this.#areStored(planned, keys, call, session));
@@ -386,9 +387,8 @@ export class Writes extends WriteExecution {
   ): Promise<boolean> {
     const shown = keys.map((key) => displayWrittenKey(collection, key));
     const query = parseCountOfKeys(collection.name, shown, this.limits.parse);
-    const count = (): Promise<number> =>
-      countInSession(this.hookContext(session, call), query, { caller: CLI_IDENTITY });
-    return (await session.asService(count)) === keys.length;
+    const count = await countInSession(this.hookContext(session, call), query, { caller: CLI_IDENTITY });
+    return count === keys.length;
   }
 
   /** The statements of the write, or null if something is done between them or there is nothing to write. */
@@ -473,7 +473,9 @@ export class Writes extends WriteExecution {
           return planImported(collection, changed, onConflict, { ...context, maxRows: null });
         };
         const write = async (planned: PlannedWrite, rows: number): Promise<number> => {
-          const skipped = await this.writeIn(session, planned, call, 'count');
+          const skipped = await this.inScope(session, planned, call, () =>
+            this.writeIn(session, planned, call, 'count'),
+          );
           // Nested items of the same collection cannot be distinguished from those of the file.
           return rowsOf(planned) === rows ? skipped : 0;
         };
