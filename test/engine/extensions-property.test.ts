@@ -91,7 +91,7 @@ function byHand(collection: string, payload: Payload, action: string): Payload {
     const one = (entry: unknown): unknown => {
       if (!isPayload(entry)) return entry;
       if (entry['id'] === undefined) return byHand(to, entry, 'create');
-      return Object.keys(entry).length === 1 ? entry : { ...byHand(to, entry, 'upsert'), id: entry['id'] };
+      return { ...byHand(to, entry, 'upsert'), id: entry['id'] };
     };
     if (Array.isArray(value) && many)
       result[name] = value.map((entry: unknown) => {
@@ -160,7 +160,7 @@ function randomChildren(collection: string, depth: number): unknown {
   const children = (): Payload[] => Array.from({ length: random(3) }, () => randomPayload(collection, depth + 1));
   const keyed = (): Payload => ({ id: 1 + random(12), body: text() });
   if (random(2) === 0)
-    return [...children(), ...(random(2) === 0 ? [keyed()] : []), ...(random(3) === 0 ? [1 + random(12)] : [])];
+    return [...children(), ...(random(2) === 0 ? [keyed()] : []), ...(random(3) === 0 ? [1 + random(9)] : [])];
   return {
     create: children(),
     update: random(2) === 0 ? [keyed()] : [],

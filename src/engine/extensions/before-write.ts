@@ -2,15 +2,26 @@
  * Calls `beforeWrite` for each item of a payload, from the outside in: a hook may add nested items, whose hooks are called then. The plan
  * is made of the result, so that permissions and validations apply to it.
  */
-import { forbiddenCollection } from '../../base/errors.js';
+import { forbiddenCollection, ServiceError } from '../../base/errors.js';
 import { Digits, isObject } from '../../base/exact-json.js';
-import type { Collection, Field, Model, OneToMany, OneToOne, Relation } from '../../mirror/model.js';
+import {
+  type Collection,
+  collectionOf,
+  type Field,
+  type Model,
+  type OneToMany,
+  type OneToOne,
+  type Relation,
+} from '../../mirror/model.js';
 import { ownValue } from '../../mirror/synonyms.js';
 import type { Access, WriteAction } from '../../plan/access.js';
+import { fieldOf, holdingFields } from '../../plan/resolve-names.js';
 import { Secret } from '../../plan/write/column-value.js';
-import { checkKey, keyPayload, namedKey, shownWrittenKey } from '../../plan/write/key.js';
-import { fieldNamesOf } from '../../plan/write/payload-fields.js';
-import type { Payload } from '../../plan/write/payload-row.js';
+import { Guard } from '../../plan/write/guard.js';
+import { checkKey, type ImpliedPart, namedKey, newKey, shownWrittenKey } from '../../plan/write/key.js';
+import { impliedParts, type LinkParent } from '../../plan/write/links.js';
+import { fieldNamesOf, without } from '../../plan/write/payload-fields.js';
+import { LinkedItem, type Payload } from '../../plan/write/payload-row.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import type { Input } from '../../request/parse-context.js';
 import { namedOperator, Operated } from '../../request/update-operators.js';
@@ -39,6 +50,8 @@ interface Written {
   readonly action: HookAction;
   readonly keys: readonly unknown[];
   readonly depth: number;
+  /** Whether the payload says which item is meant: a hook cannot change that. */
+  readonly isNamed?: boolean;
 }
 
 type PlannedRequest = Exclude<WriteRequest, { readonly kind: 'delete' | 'update-selected' | 'update-singleton' }>;
@@ -77,17 +90,23 @@ function changesRelated({ kind }: Relation, value: unknown): boolean {
 }
 
 export class BeforeWrites {
+  readonly #guard: Guard | null;
+
   constructor(
     private readonly write: PlannedHookingWrite,
     private readonly open: () => Promise<Session>,
-  ) {}
+  ) {
+    this.#guard = write.access && new Guard(write.access, write.model);
+  }
 
   /** The request with the payloads that hooks made of its own. */
   async request(request: PlannedRequest, collection: Collection): Promise<PlannedRequest> {
     switch (request.kind) {
       case 'create': {
-        const action = request.onConflict?.resolution === 'merge' && !request.isNew ? 'upsert' : 'create';
-        const items = await this.#each(request.items, (item) => this.item(collection, item, action, []));
+        const isMerged = request.onConflict?.resolution === 'merge' && !request.isNew;
+        const items = await this.#each(request.items, (item) =>
+          isMerged ? this.#upserted(collection, item) : this.item(collection, item, 'create', []),
+        );
         return { ...request, items };
       }
       case 'update-item':
@@ -97,8 +116,7 @@ export class BeforeWrites {
           const key = namedKey(collection, item);
           // The plan refuses an item without a key.
           if (key === null) return item;
-          const changed = await this.item(collection, item, 'update', [key]);
-          return { ...changed, ...keyPayload(collection, key) };
+          return this.#item(collection, item, { action: 'update', keys: [key], depth: 0, isNamed: true });
         });
         return { ...request, items };
       }
@@ -107,10 +125,17 @@ export class BeforeWrites {
 
   /** Rows of a file: those with a key may exist. */
   rows(collection: Collection, rows: readonly Input[], isMerged: boolean): Promise<Input[]> {
-    return this.#each(rows, (row) => {
-      const key = namedKey(collection, row);
-      return this.item(collection, row, key !== null || isMerged ? 'upsert' : 'create', key === null ? [] : [key]);
-    });
+    return this.#each(rows, (row) =>
+      isMerged || namedKey(collection, row) !== null
+        ? this.#upserted(collection, row)
+        : this.item(collection, row, 'create', []),
+    );
+  }
+
+  #upserted(collection: Collection, payload: Payload): Promise<Input> {
+    const key = namedKey(collection, payload);
+    const keys = key === null ? [] : [key];
+    return this.#item(collection, payload, { action: 'upsert', keys, depth: 0, isNamed: key !== null });
   }
 
   item(collection: Collection, payload: Payload, action: HookAction, keys: readonly unknown[]): Promise<Input> {
@@ -119,6 +144,7 @@ export class BeforeWrites {
 
   /** Items that are deleted, or leave a list. Without keys, only the statement knows which they are. */
   async removed(collection: Collection, action: 'delete' | 'unlink', keys: readonly unknown[]): Promise<void> {
+    this.#checkRight(collection, action);
     await this.#call(collection, {}, { action, keys, depth: 0 });
   }
 
@@ -130,15 +156,15 @@ export class BeforeWrites {
 
   async #item(collection: Collection, payload: Payload, written: Written): Promise<Input> {
     if (written.depth > MAX_DEPTH) return payload;
+    this.#checkRight(collection, written.action);
     const changed = await this.#call(collection, payload, written);
-    return this.#nested(collection, changed, written);
+    return this.#nested(collection, written.isNamed ? withKeyOf(collection, payload, changed) : changed, written);
   }
 
   async #call(collection: Collection, payload: Payload, { action, keys }: Written): Promise<Input> {
     const { extensions, writer, client, attempt } = this.write;
     const hooks = extensions.hooks('beforeWrite', collection);
     if (hooks.length === 0) return payload;
-    this.#checkRight(collection, action);
     const shown = keys.map((key) => shownKeyOf(collection, checkKey(collection, key)));
     let current = payload;
     for (const hook of hooks) {
@@ -177,73 +203,76 @@ export class BeforeWrites {
     }
   }
 
-  async #nested(collection: Collection, payload: Payload, parent: Written): Promise<Input> {
+  async #nested(collection: Collection, payload: Payload, written: Written): Promise<Input> {
     const { extensions, model } = this.write;
     let changed: Record<string, unknown> | null = null;
     for (const [name, value] of Object.entries(payload)) {
-      const field = collection.fields.get(name);
-      if (!field?.relation || !changesRelated(field.relation, value)) continue;
-      const isReached = targetsOf(field.relation).some(
-        (each) => extensions.reached('beforeWrite', each, model).size > 0,
-      );
+      const { relation } = collection.fields.get(name) ?? {};
+      if (!relation || !changesRelated(relation, value)) continue;
+      const isReached = targetsOf(relation).some((each) => extensions.reached('beforeWrite', each, model).size > 0);
       if (!isReached || (isObject(value) && namedOperator(value))) continue;
       changed ??= { ...payload };
-      changed[name] = await this.#related(field, payload, value, parent);
+      changed[name] = await this.#related(relation, value, { collection, payload, written });
     }
     return changed ?? payload;
   }
 
-  async #related({ relation }: Field, payload: Payload, value: unknown, parent: Written): Promise<unknown> {
+  async #related(relation: Relation, value: unknown, parent: Parent): Promise<unknown> {
     const { model } = this.write;
-    if (relation?.kind === 'one-to-many') return this.#list(relation, value, parent);
-    if (relation?.kind === 'one-to-one') {
-      const target = model.collections.get(relation.manyCollection);
-      if (!target) return value;
-      if (parent.action !== 'create') await this.#leave(target, relation, []);
-      if (isObject(value)) return this.#owned(target, value, parent);
-      return value === null ? value : this.#linked(target, value, parent.depth + 1);
+    switch (relation.kind) {
+      case 'one-to-many':
+        return this.#list(this.#childrenOf(relation, parent), value);
+      case 'one-to-one':
+        return this.#only(this.#childrenOf(relation, parent), value);
+      default: {
+        const name =
+          relation.kind === 'many-to-one'
+            ? relation.oneCollection
+            : ownValue(model.synonyms, parent.payload[relation.collectionField]);
+        const target = model.collections.get(String(name));
+        return target && isObject(value) ? this.#one(target, value, parent.written.depth + 1) : value;
+      }
     }
-    const name =
-      relation?.kind === 'many-to-one'
-        ? relation.oneCollection
-        : ownValue(model.synonyms, payload[relation?.collectionField ?? '']);
-    return isObject(value) ? this.#one(model.collections.get(String(name)), value, parent) : value;
   }
 
-  /** An object with a key alone refers to an item. */
-  async #one(target: Collection | undefined, entry: Payload, parent: Written): Promise<unknown> {
-    if (!target || (namedKey(target, entry) !== null && fieldNamesOf(target, entry).length === 0)) return entry;
-    return this.#owned(target, entry, parent);
-  }
-
-  /** An item whose own column refers to the parent: the column changes, also of one with a key alone. Without a key it is a new item. */
-  async #owned(target: Collection, entry: Payload, { depth }: Written): Promise<unknown> {
+  /** The item that a column refers to. It is the one with this key, or a new one. */
+  async #one(target: Collection, entry: Payload, depth: number): Promise<unknown> {
     const key = namedKey(target, entry);
-    if (key === null) return this.#item(target, entry, { action: 'create', keys: [], depth: depth + 1 });
-    return this.#keyed(target, entry, { action: 'upsert', keys: [key], depth: depth + 1 });
+    if (key === null) return this.#item(target, entry, { action: 'create', keys: [], depth });
+    if (this.#guard?.onlyRefers(target, fieldNamesOf(target, entry))) return entry;
+    return this.#item(target, entry, { action: 'upsert', keys: [key], depth, isNamed: true });
   }
 
-  /** The hook cannot change which item is meant. */
-  async #keyed(target: Collection, entry: Payload, written: Written): Promise<Input> {
-    const changed = await this.#item(target, entry, written);
-    return { ...changed, ...keyPayload(target, written.keys[0]) };
+  #childrenOf(relation: OneToMany | OneToOne, { collection, payload, written }: Parent): Children {
+    const { model } = this.write;
+    const target = collectionOf(model, relation.manyCollection);
+    const references = [fieldOf(target, relation.manyField), ...holdingFields(model, relation)];
+    const isNew = written.action === 'create' || this.#mayOnlyCreate(collection, payload, written);
+    const implied = impliedKeys(relation, { collection, payload, written }, model);
+    return { target, relation, references, implied, isNew, depth: written.depth + 1 };
   }
 
-  async #list(relation: OneToMany, value: unknown, parent: Written): Promise<unknown> {
-    const target = this.write.model.collections.get(relation.manyCollection);
-    const depth = parent.depth + 1;
-    if (!target) return value;
+  /** The plan makes an upsert of what the caller may do. */
+  #mayOnlyCreate(collection: Collection, payload: Payload, { action }: Written): boolean {
+    const names = fieldNamesOf(collection, payload);
+    return action === 'upsert' && names.length > 0 && this.#guard?.covers('update', collection, names) === false;
+  }
+
+  /** The item of a one-to-one relation. If the reference is its key, there is no other that could leave. */
+  async #only(children: Children, value: unknown): Promise<unknown> {
+    if (value === null || keysOf(children, {}).length === 0) await this.#leave(children, []);
+    return value === null ? value : this.#child(children, value);
+  }
+
+  async #list(children: Children, value: unknown): Promise<unknown> {
     if (value === null || Array.isArray(value)) {
-      if (parent.action !== 'create') await this.#leave(target, relation, []);
-      const entries: readonly unknown[] = value ?? [];
+      await this.#leave(children, []);
       const changed: unknown[] = [];
-      for (const entry of entries)
-        changed.push(
-          isObject(entry) ? await this.#owned(target, entry, parent) : await this.#linked(target, entry, depth),
-        );
+      for (const entry of value ?? []) changed.push(await this.#child(children, entry));
       return value === null ? null : changed;
     }
     if (!isObject(value)) return value;
+    const { target, depth } = children;
     const { create, update, delete: removed } = value;
     const lists: Record<string, unknown> = { ...value };
     if (Array.isArray(create))
@@ -251,14 +280,25 @@ export class BeforeWrites {
         this.#item(target, entry, { action: 'create', keys: [], depth }),
       );
     if (Array.isArray(update))
-      lists['update'] = await this.#entries(update, (entry) => {
-        const key = namedKey(target, entry);
-        return key === null
-          ? Promise.resolve(entry)
-          : this.#keyed(target, entry, { action: 'update', keys: [key], depth });
+      lists['update'] = await this.#entries(update, async (entry) => {
+        const keys = keysOf(children, entry);
+        // The plan refuses an item without a key.
+        return keys.length === 0 ? entry : this.#item(target, entry, { action: 'update', keys, depth, isNamed: true });
       });
-    if (Array.isArray(removed) && removed.length > 0) await this.#leave(target, relation, removed);
+    if (Array.isArray(removed) && removed.length > 0) await this.#leave(children, removed);
     return lists;
+  }
+
+  /** An item that refers to its parent. A key alone changes its reference, an object may change more of it or be a new item. */
+  async #child(children: Children, entry: unknown): Promise<unknown> {
+    const { target, references, depth } = children;
+    if (!isObject(entry)) {
+      const changed = await this.#item(target, {}, { action: 'update', keys: [entry], depth });
+      return Object.keys(changed).length === 0 ? entry : new LinkedItem(entry, changed);
+    }
+    const keys = keysOf(children, without(entry, references));
+    const action = keys.length === 0 ? 'create' : 'upsert';
+    return this.#item(target, entry, { action, keys, depth, isNamed: keys.length > 0 });
   }
 
   /** The plan refuses entries that are not objects. */
@@ -268,15 +308,57 @@ export class BeforeWrites {
     return changed;
   }
 
-  /** A key in a list changes the reference of the item. */
-  async #linked(target: Collection, key: unknown, depth: number): Promise<unknown> {
-    const changed = await this.#item(target, {}, { action: 'update', keys: [key], depth });
-    return Object.keys(changed).length === 0 ? key : { ...changed, ...keyPayload(target, key) };
+  /** A new item has no others that could leave it. */
+  async #leave({ target, relation, isNew }: Children, keys: readonly unknown[]): Promise<void> {
+    if (!isNew) await this.removed(target, relation.deselectAction === 'delete' ? 'delete' : 'unlink', keys);
   }
+}
 
-  async #leave(target: Collection, { deselectAction }: OneToMany | OneToOne, keys: readonly unknown[]): Promise<void> {
-    await this.removed(target, deselectAction === 'delete' ? 'delete' : 'unlink', keys);
+/** An item that contains others. */
+interface Parent {
+  readonly collection: Collection;
+  readonly payload: Payload;
+  readonly written: Written;
+}
+
+/** The items of a relation that refer to their parent. */
+interface Children {
+  readonly target: Collection;
+  readonly relation: OneToMany | OneToOne;
+  /** The fields of the reference. */
+  readonly references: readonly Field[];
+  /** By parent, the parts of a child's key that follow from it. A payload may be written to several parents. */
+  readonly implied: readonly (readonly ImpliedPart[])[];
+  readonly isNew: boolean;
+  readonly depth: number;
+}
+
+/** The keys of the children that the payload names, one for each parent; none if they are new. */
+function keysOf({ target, implied }: Children, payload: Payload): unknown[] {
+  const keys = implied.map((parts) => namedKey(target, payload, parts));
+  return keys.includes(null) ? [] : [...new Set(keys)];
+}
+
+/** For each item that the payload is written to. A payload that is not valid implies nothing: the plan refuses it. */
+function impliedKeys(relation: OneToMany | OneToOne, { collection, payload, written }: Parent, model: Model) {
+  const { action, keys } = written;
+  const impliedBy = (parent: LinkParent): ImpliedPart[] =>
+    impliedParts(parent, payload, { relation, path: relation.oneField }, model);
+  try {
+    if (action === 'create')
+      return [impliedBy({ collection, verb: 'insert', key: newKey(collection, payload, '', model) })];
+    return keys.map((key) => impliedBy({ collection, verb: 'update', key: checkKey(collection, key) }));
+  } catch (error) {
+    if (error instanceof ServiceError) return [[]];
+    throw error;
   }
+}
+
+/** What a hook returned for an item, with the key that the payload had. */
+function withKeyOf(collection: Collection, payload: Payload, changed: Input): Input {
+  const names = fieldNamesOf(collection, payload);
+  const fields = fieldNamesOf(collection, changed).map((name) => [name, changed[name]]);
+  return Object.fromEntries([...Object.entries(payload).filter(([name]) => !names.includes(name)), ...fields]);
 }
 
 /** A key as answers show it. */

@@ -46,6 +46,11 @@ export class Guard {
     return mayCreate && mayUpdate ? 'upsert' : mayCreate ? 'insert' : 'update';
   }
 
+  /** A nested payload with only a key refers to an item, if the caller may not create it. */
+  onlyRefers(collection: Collection, names: readonly string[]): boolean {
+    return names.length === 0 && !this.covers('create', collection, keyNames(collection));
+  }
+
   /** Moving an item writes the whole order, so the caller must be allowed to write every row. */
   checkOrder(collection: Collection): void {
     const { sortField } = collection;

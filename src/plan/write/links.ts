@@ -2,13 +2,21 @@
 import { invalidPayload } from '../../base/errors.js';
 import { elementAt } from '../../base/narrow.js';
 import { isKey, keyNames, singleKey } from '../../mirror/item-key.js';
-import type { Collection, Field, ManyToOne, OneToMany, OneToOne } from '../../mirror/model.js';
+import {
+  type Collection,
+  collectionOf,
+  type Field,
+  type ManyToOne,
+  type Model,
+  type OneToMany,
+  type OneToOne,
+} from '../../mirror/model.js';
 import { changesNewKeys } from '../../mirror/write-facts.js';
 import type { Key } from '../../request/write.js';
-import { fieldOf } from '../resolve-names.js';
+import { fieldOf, holdingFields } from '../resolve-names.js';
 import { checkValue } from './column-value.js';
 import type { Guard } from './guard.js';
-import { checkKey, checkReference, keyPart } from './key.js';
+import { checkKey, checkReference, type ImpliedPart, keyPart } from './key.js';
 import type { ColumnValue, Payload, Row } from './payload-row.js';
 import { clearedColumns } from './resolve-conflicts.js';
 
@@ -24,8 +32,38 @@ function refersToKey({ referenced }: ManyToOne | OneToMany | OneToOne, { collect
 
 /** The key of a row, or the row itself where the statement is to make its key, or a trigger may change it. */
 export function keyValue(row: Row): ColumnValue {
-  const isMade = row.key === null || (row.verb === 'insert' && changesNewKeys(row.collection));
-  return isMade ? { kind: 'reference', row } : { kind: 'value', value: row.key };
+  const key = knownKey(row);
+  return key === null ? { kind: 'reference', row } : { kind: 'value', value: key };
+}
+
+/** An item of a payload that contains others. */
+export type LinkParent = Pick<Row, 'collection' | 'verb' | 'key'>;
+
+function knownKey({ collection, verb, key }: LinkParent): Key | null {
+  return verb === 'insert' && changesNewKeys(collection) ? null : key;
+}
+
+/** The parts of a child's key that follow from its parent, as far as they are known before the statement runs. */
+export function impliedParts(
+  parent: LinkParent,
+  payload: Payload,
+  { relation, path }: { readonly relation: OneToMany | OneToOne; readonly path: string },
+  model: Model,
+): ImpliedPart[] {
+  const target = collectionOf(model, relation.manyCollection);
+  const columns = holdingFields(model, relation);
+  if (!columns.some((column) => isKey(target, column))) return [];
+  const { collection } = parent;
+  return columns.flatMap((field, position): ImpliedPart[] => {
+    const { referenced } = elementAt(relation.columns, position);
+    const own = fieldOf(collection, referenced);
+    if (columns.length > 1 ? isKey(collection, own) : own === singleKey(collection)) {
+      const key = columns.length > 1 ? parent.key : knownKey(parent);
+      return key === null ? [] : [{ field, value: keyPart(collection, key, own) }];
+    }
+    const value = payload[referenced];
+    return value === undefined || value === null ? [] : [{ field, value: checkValue(own, value, path) }];
+  });
 }
 
 /** The value for each column of a composite reference. `payload` is that of the row that they refer to. */

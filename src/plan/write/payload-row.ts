@@ -58,6 +58,14 @@ export interface List {
 
 export type Payload = Readonly<Record<string, unknown>>;
 
+/** In the payload that a hook returns: an item that its key links, with changes. It must exist, as with the key alone. */
+export class LinkedItem {
+  constructor(
+    readonly key: unknown,
+    readonly data: Payload,
+  ) {}
+}
+
 export interface ItemChange {
   readonly key: Key;
   readonly data: Payload;

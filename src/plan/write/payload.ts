@@ -33,6 +33,7 @@ import {
   refuseJsonKey,
 } from './key.js';
 import {
+  impliedParts,
   keyValue,
   linkValue,
   linkValues,
@@ -52,7 +53,14 @@ import {
   without,
   writableValue,
 } from './payload-fields.js';
-import type { ColumnValue, ItemChange, Payload, Row, WritePlanContext } from './payload-row.js';
+import {
+  type ColumnValue,
+  type ItemChange,
+  LinkedItem,
+  type Payload,
+  type Row,
+  type WritePlanContext,
+} from './payload-row.js';
 import type { PlannedWrite } from './write.js';
 import { Rows } from './write-rows.js';
 
@@ -320,7 +328,7 @@ class PayloadWalker {
     refuseJsonKey(target, path);
     const key = namedKey(target, payload);
     const names = fieldNamesOf(target, payload);
-    if (key !== null && this.#onlyRefers(target, names))
+    if (key !== null && this.#guard?.onlyRefers(target, names))
       return lookedUpValue(target, checkKey(target, key), relation.referenced, { path, guard: this.#guard });
     const keyed = { key, data: payload };
     const row = key === null ? this.create(target, payload, path) : this.#upsert(target, keyed, names, path);
@@ -336,13 +344,8 @@ class PayloadWalker {
 
   #existingKey(target: Collection, key: unknown, payload: Payload, path: string): ColumnValue {
     const names = fieldNamesOf(target, payload);
-    if (this.#onlyRefers(target, names)) return { kind: 'value', value: checkKey(target, key) };
+    if (this.#guard?.onlyRefers(target, names)) return { kind: 'value', value: checkKey(target, key) };
     return { kind: 'value', value: this.#upsert(target, { key, data: payload }, names, path).key };
-  }
-
-  /** A payload with only a key refers to an item, if the caller may not create it. */
-  #onlyRefers(target: Collection, names: readonly string[]): boolean {
-    return this.#guard !== null && names.length === 0 && !this.#guard.covers('create', target, keyNames(target));
   }
 
   #manyToAnyValue({ row, field, payload, value, path }: PayloadEntry, relation: ManyToAny): ColumnValue {
@@ -372,7 +375,7 @@ class PayloadWalker {
       throw invalidPayload(`"${path}" must be an object, a key or null: it is a to-one relation`);
     const links = this.#childLinks(entry, relation);
     const { target, implied } = links;
-    if (isObject(value)) checkImplied(target, value, implied(), path);
+    if (isObject(value) && !(value instanceof LinkedItem)) checkImplied(target, value, implied(), path);
     if (value !== null) links.link(this.#writeChild(links, value, path), path);
     // Where the key is the reference there is no other item that could leave.
     const isOnly = value !== null && namedKey(target, {}, implied()) !== null;
@@ -402,14 +405,7 @@ class PayloadWalker {
         this.rows.set(child, column, elementAt(values, position), childPath);
       });
     };
-    const implied = (): ImpliedPart[] => {
-      if (!columns.some((column) => isKey(target, column))) return [];
-      const values = references();
-      return columns.flatMap((field, position): ImpliedPart[] => {
-        const columnValue = elementAt(values, position);
-        return columnValue.kind === 'value' ? [{ field, value: columnValue.value }] : [];
-      });
-    };
+    const implied = (): ImpliedPart[] => impliedParts(row, payload, { relation, path }, this.#model);
     const unlinked = { collection: target, field: foreignKey, action: relation.deselectAction };
     return { target, foreignKey, columns, link, implied, unlinked };
   }
@@ -471,6 +467,8 @@ class PayloadWalker {
       this.#guard?.check('update', target, written, path);
       return this.rows.add(target, 'update', checkKey(target, entry), path);
     }
+    if (entry instanceof LinkedItem)
+      return this.update(target, { key: entry.key, data: without(entry.data, [foreignKey, ...columns]) }, path);
     const payload = without(entry, [foreignKey, ...columns]);
     const key = namedKey(target, payload, implied());
     if (key === null) return this.create(target, payload, path);
