@@ -85,7 +85,7 @@ function written(method: string, path: string, body: unknown): { readonly rest: 
     ...(body === null ? [] : [`-H 'Content-Type: application/json'`, `-d ${quoted(text)}`]),
     quoted(url),
   ];
-  return { rest: `${method} ${base}${path}${text === '' ? '' : `\n\n${text}`}`, curl: parts.join(' \\\n  ') };
+  return { rest: `${method} ${base}${path}${text === '' ? '' : `\n\n${text}`}`, curl: parts.join(' \\\n') };
 }
 
 function quoted(text: string): string {
