@@ -3,8 +3,8 @@
  * that may change it, so that an equal request gets an equal reply. It is used for a second at most: then the caller is identified again.
  */
 import { performance } from 'node:perf_hooks';
-import { type Identity, PUBLIC } from '../access/identity.js';
-import type { KeptAnswer } from '../batching/shape-queue.js';
+import { callerName, type Identity, PUBLIC } from '../access/identity.js';
+import type { KeptAnswer, KeptMemory } from '../batching/shape-queue.js';
 import { readPosition } from '../engine/consistency.js';
 import { type LogPosition, NO_POSITION } from '../postgres/pools/sessions.js';
 import type { AnsweredRequest, TrafficRecorder } from '../traffic/recorder.js';
@@ -21,7 +21,7 @@ const MAX_HEADERS_LENGTH = 4_096;
 /** One URL has as many replies: for different callers, encodings and so on. */
 const MAX_REPLIES_OF_URL = 100;
 /** Bytes of a reply besides its body, its head and the headers of its request. */
-const REPLY_BYTES = 500;
+const REPLY_BYTES = 700;
 
 /** These headers change no reply of a read, or are read separately. */
 const IGNORED: ReadonlySet<string> = new Set(['host', 'user-agent', 'x-request-id', 'accept-language', 'referer']);
@@ -53,16 +53,16 @@ interface KeptReply {
   readonly head: Buffer;
   readonly body: Buffer;
   readonly counter: RequestCounter | null;
-  /** The memory that it takes besides its answer. */
-  readonly bytes: number;
+  /** The memory that it takes besides its answer; null before it has some. */
+  memory: KeptMemory | null;
 }
 
 /** The replies of one URL. */
 interface UrlReplies {
   /** The latest first. */
   readonly replies: KeptReply[];
-  /** Answers that tell when they are dropped. */
-  readonly answers: WeakSet<KeptAnswer>;
+  /** The answers that they are made of, and the memory that their place here takes. */
+  readonly answers: Map<KeptAnswer, KeptMemory>;
 }
 
 export class KeptReplies {
@@ -141,12 +141,14 @@ export class KeptReplies {
     const lease = Math.min(LEASE_MS, caller.validUntil - Date.now());
     if (lease <= 0 || caller.isAddressBound || !head.startsWith(NEXT)) return;
     // The headers of the request are known if the URL was kept before it came.
-    const place = this.#placeOf(exchange, answer);
+    const name = callerName(caller, exchange);
+    const place = this.#placeOf(exchange, answer, name);
     const headers = exchange.keptHeaders;
     const body = bodyOf(reply);
-    if (answer.isDropped || headers === null || body === null || !mayBeKept(headers)) return;
+    if (place === null || headers === null || body === null || !mayBeKept(headers)) return;
     const isCopy = answer.body === null || body.buffer !== answer.body.buffer;
-    put(place, {
+    const bytes = REPLY_BYTES + head.length + 2 * lengthOf(headers) + (isCopy ? body.length : 0);
+    const made: KeptReply = {
       headers,
       answer,
       caller,
@@ -158,25 +160,34 @@ export class KeptReplies {
       head: Buffer.from(`${ID_SPACE}${head}`, 'latin1'),
       body,
       counter: exchange.routeStats,
-      bytes: REPLY_BYTES + head.length + 2 * lengthOf(headers) + (isCopy ? body.length : 0),
-    });
+      memory: null,
+    };
+    makeRoom(place, headers);
+    made.memory = answer.reserve(bytes, name, () => take(place, place.replies.indexOf(made)));
+    // The place may have had to leave for it.
+    if (made.memory !== null && place.answers.has(answer)) place.replies.unshift(made);
+    else made.memory?.release();
+    place.answers.get(answer)?.touch();
   }
 
-  #placeOf({ path, queryString }: Exchange, answer: KeptAnswer): UrlReplies {
+  /** Returns null if there is no memory for it. */
+  #placeOf({ path, queryString }: Exchange, answer: KeptAnswer, name: string): UrlReplies | null {
     const byQuery = this.#byPath.get(path) ?? new Map<string, UrlReplies>();
-    const place = byQuery.get(queryString) ?? { replies: [], answers: new WeakSet() };
+    const place: UrlReplies = byQuery.get(queryString) ?? { replies: [], answers: new Map() };
     if (place.answers.has(answer)) return place;
-    place.answers.add(answer);
-    byQuery.set(queryString, place);
-    this.#byPath.set(path, byQuery);
-    answer.onDrop(() => {
-      const left = place.replies.filter((reply) => !reply.answer.isDropped);
-      place.replies.splice(0, place.replies.length, ...left);
-      if (left.length > 0 || byQuery.get(queryString) !== place) return;
+    const leave = (): void => {
+      place.answers.delete(answer);
+      for (let index = place.replies.length - 1; index >= 0; index--)
+        if (place.replies[index]?.answer === answer) take(place, index);
+      if (place.answers.size > 0 || byQuery.get(queryString) !== place) return;
       byQuery.delete(queryString);
       if (byQuery.size === 0 && this.#byPath.get(path) === byQuery) this.#byPath.delete(path);
-    });
-    answer.grow(REPLY_BYTES + 2 * (path.length + queryString.length));
+    };
+    const memory = answer.reserve(REPLY_BYTES + 2 * (path.length + queryString.length), name, leave);
+    if (memory === null) return null;
+    place.answers.set(answer, memory);
+    byQuery.set(queryString, place);
+    this.#byPath.set(path, byQuery);
     return place;
   }
 }
@@ -202,10 +213,12 @@ function answeredRequest(request: ServerRequest, reply: KeptReply, begun: number
   };
 }
 
+const UNCOUNTED: KeptMemory = { touch: () => {}, release: () => {} };
+
 /** For replies that do not depend on the database. */
 const CONSTANT: NonNullable<Exchange['kept']> = {
   caller: PUBLIC,
-  answer: { body: null, isDropped: false, onDrop: () => {}, grow: () => {}, serves: () => true, hit: () => {} },
+  answer: { body: null, isDropped: false, reserve: () => UNCOUNTED, serves: () => true, hit: () => {} },
 };
 
 const NEXT = '\r\nX-Content-Type-Options: ';
@@ -213,14 +226,16 @@ const REQUEST_ID = Buffer.from('X-Request-Id');
 const NEXT_HEADER = Buffer.from('X-Content-Type-Options');
 const NOTHING = Buffer.alloc(0);
 
-/** Puts it first. A reply that it replaces gives its memory back. */
-function put({ replies }: UrlReplies, made: KeptReply): void {
-  const former = replies.findIndex(({ headers }) => isEqual(headers, made.headers, made.headers.length));
-  const [replaced] = former >= 0 ? replies.splice(former, 1) : [];
-  const left = replies.length >= MAX_REPLIES_OF_URL ? replies.pop() : undefined;
-  for (const each of [replaced, left]) if (each && !each.answer.isDropped) each.answer.grow(-each.bytes);
-  replies.unshift(made);
-  made.answer.grow(made.bytes);
+/** Removes the former reply to these headers, and the oldest one if there are too many. */
+function makeRoom(place: UrlReplies, headers: KeptHeaders): void {
+  const { replies } = place;
+  const former = replies.findIndex((reply) => isEqual(reply.headers, headers, headers.length));
+  take(place, former >= 0 || replies.length < MAX_REPLIES_OF_URL ? former : replies.length - 1);
+}
+
+/** Removes the reply at the index, if there is one, and releases its memory. */
+function take({ replies }: UrlReplies, index: number): void {
+  if (index >= 0) replies.splice(index, 1)[0]?.memory?.release();
 }
 
 /** Whether the first `count` of the others are these. */

@@ -2,6 +2,7 @@
 import { Agent } from 'node:http';
 import t, { type Test } from 'tap';
 import { ReadCache } from '../../src/engine/cache/read-cache.js';
+import { inForce, makeCaller } from '../support/callers.js';
 import { startPrimary } from '../support/cluster.js';
 import {
   type Answer,
@@ -15,6 +16,7 @@ import {
   type TestOptions,
   waitFor,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 t.setTimeout(170_000);
 const JSON_HEADERS = { 'content-type': 'application/json' };
@@ -22,6 +24,7 @@ const STRONG = { headers: { prefer: 'consistency=strong' } };
 /** CACHE_TURNS makes the random orders of reads and writes more. */
 const TURNS = Number(process.env['CACHE_TURNS'] ?? 5);
 const TAG = '/items/tags/1?fields=id,name';
+const TAGS = '/items/tags?fields=id,name&sort=id';
 
 const server = await startPrimary({ settings: { wal_level: 'logical' } });
 const isHit = ({ headers }: Answer): boolean => headers['cache-status'] === 'lateral; hit';
@@ -61,6 +64,12 @@ function intercept(t: Test, wrap: (committed: ReadCache['committed']) => ReadCac
   });
 }
 
+/** Why answers to it are not kept. */
+async function reasonOf(service: Place, path: string): Promise<string> {
+  const { text } = await get(service, path, { headers: { prefer: 'explain' } });
+  return JSON.parse(text).data.cache.reason ?? '';
+}
+
 t.test('an answer of PostgreSQL is not followed by an older one from memory', async (t) => {
   const { service, sql } = await open('order');
   const held: (() => void)[] = [];
@@ -96,7 +105,7 @@ t.test('reads at the same time share an answer, and each is answered', async (t)
 for (const LIVE of ['logical', 'triggers'] as const)
   t.test(`changes of the schema that keep the model, with ${LIVE}`, async (t) => {
     const { service, sql } = await open(`schema_${LIVE}`, { LIVE });
-    const path = '/items/tags?fields=id,name&sort=id';
+    const path = TAGS;
     const changes: Readonly<Record<string, readonly string[]>> = {
       'a column is rewritten': ["alter table tags alter name type varchar(255) using name || '!'"],
       'tables change their names': [
@@ -174,9 +183,91 @@ t.test('rows in several tables are never kept', async (t) => {
     await waitFor(async () => (await get(service, path)).status === 200, 5_000);
     for (let turn = 0; turn < 5; turn++) t.notOk((await get(service, path)).headers['cache-status'], table);
   }
+  await warm(service, TAGS);
+  await sql.unsafe('create schema hidden; create table hidden.tags () inherits (public.tags)').simple();
+  await waitFor(async () => (await reasonOf(service, TAGS)).includes('inherit'), 4_000);
+  await sql`insert into hidden.tags values (77, 'of a table that is not served')`;
+  t.match((await get(service, TAGS)).text, '77');
   // The log does not report this.
   await sql`truncate early`;
   t.equal((await get(service, '/items/parts?fields=id,name')).text, '{"data":[]}');
+});
+
+t.test('a transaction that wrote a table before its changes are reported', async (t) => {
+  const { service, sql, databaseUrl } = await open('older');
+  const [locker, writer] = [connectSql(databaseUrl), connectSql(databaseUrl)];
+  t.teardown(() => Promise.all([locker.end({ timeout: 1 }), writer.end({ timeout: 1 })]));
+  await warm(service, TAG);
+  // The service adds "keyed" to its first publication, then waits for the second one: its transaction has a number and is open.
+  await locker`begin`;
+  await locker`comment on publication lateral_live_keyless is 'locked'`;
+  await sql.unsafe('create table keyed (id int primary key, name text); create table keyless (name text)').simple();
+  const isWaiting = async (): Promise<boolean> =>
+    (await sql`select from pg_stat_activity where query like 'alter publication%' and wait_event_type = 'Lock'`)
+      .length > 0;
+  await waitFor(isWaiting, 4_000);
+  await writer`begin`;
+  await writer`insert into keyed values (1, 'early')`;
+  await locker`rollback`;
+  const path = '/items/keyed?fields=id,name';
+  await waitFor(async () => (await get(service, path)).status === 200, 4_000);
+  for (let turn = 0; turn < 30; turn++) {
+    t.equal((await get(service, path)).text, '{"data":[]}');
+    await passTime(20, 'the answer could be kept now');
+  }
+  await writer`commit`;
+  await waitFor(async () => (await get(service, path)).text.includes('early'), 2_000);
+  t.match((await warm(service, path)).text, 'early');
+});
+
+t.test('one caller and the memory of others', async (t) => {
+  const { service, sql } = await open('callers', { READ_CACHE_SIZE: '1mb' });
+  const permissions = [{ collection: 'tags', action: 'read', fields: ['id', 'name'] } as const];
+  // Their groups differ.
+  const userOf = (digit: number): { user: string } => ({ user: `00000000-0000-4000-8000-00000000000${digit}` });
+  const first = await makeCaller(sql, 'first', [{ permissions }], userOf(1));
+  const second = await makeCaller(sql, 'second', [], userOf(2));
+  await sql`update service_users set role = ${first.role} where id = ${second.user}`;
+  await inForce(service, first, TAG);
+  await inForce(service, second, TAG);
+  const paths = Array.from({ length: 20 }, (_, index) => `/items/tags?fields=id&limit=${index + 1}`);
+  for (const path of paths) await warm(service, path, first);
+  await t.test('replies to one caller evict no answers of others', async (t) => {
+    for (let number = 0; number < 300; number++) {
+      const headers = { 'x-number': `${number} `.padEnd(3_500, '.') };
+      await get(service, paths[number % 3] ?? '', { ...second, headers });
+    }
+    const answers = await Promise.all(paths.map((path) => get(service, path, first)));
+    t.equal(answers.filter(isHit).length, paths.length);
+  });
+  await t.test('an answer that is too large does not keep small ones out', async (t) => {
+    await sql`insert into tags (name) select repeat('x', 200) from generate_series(1, 1000)`;
+    const large = '/items/tags?fields=id,name&sort=id&limit=1000';
+    const small = '/items/tags?fields=id,name&sort=id&limit=2';
+    for (let turn = 0; turn < 4; turn++) t.notOk(isHit(await get(service, large)));
+    await warm(service, small);
+    t.notOk(isHit(await get(service, large)));
+  });
+});
+
+t.test('text search configurations and casts change answers too', async (t) => {
+  const { service, sql } = await open('conversions');
+  await sql
+    .unsafe(`create text search configuration own (copy = simple); create type mood as enum ('sad');
+    create table notes (id int primary key, body text, mood mood);
+    insert into notes values (1, 'joined', 'sad');
+    create function mood_json(mood) returns json language sql immutable as $$ select '"cast"'::json $$`)
+    .simple();
+  const found = `/items/notes?fields=id&filter=${JSON.stringify({ body: { _fts: { query: 'join', config: 'own' } } })}`;
+  const shown = '/items/notes/1?fields=mood';
+  await waitFor(async () => (await get(service, found)).status === 200, 5_000);
+  t.equal((await warm(service, found)).text, '{"data":[]}');
+  t.match((await warm(service, shown)).text, 'sad');
+  await sql`alter text search configuration own alter mapping replace simple with english_stem`;
+  await waitFor(async () => (await get(service, found)).text.includes('1'), 2_000);
+  await warm(service, shown);
+  await sql`create cast (mood as json) with function mood_json(mood)`;
+  await waitFor(async () => (await get(service, shown)).text.includes('cast'), 2_000);
 });
 
 t.test('with two threads, a caller sees their own writes over every connection', async (t) => {

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import { callerName, type Identity } from '../../access/identity.js';
-import type { KeptAnswer, ReadListener } from '../../batching/shape-queue.js';
+import type { KeptAnswer, KeptMemory, ReadListener } from '../../batching/shape-queue.js';
 import type { ShapeRecord, ShapeStats } from '../../batching/shape-stats.js';
 import type { LoggedTable } from '../../postgres/changes/pgoutput.js';
 import type { Source } from '../../postgres/changes/publication.js';
@@ -63,7 +63,7 @@ class CachedShape extends DependentShape<CacheEntry> {
 const SHAPE_BYTES = 8_192;
 
 /** Bytes of an entry besides its body and its key: objects, and its places in maps. */
-const ENTRY_BYTES = 700;
+const ENTRY_BYTES = 850;
 
 export class CacheEntry implements Dependent, Kept, KeptAnswer {
   readonly key: string;
@@ -78,7 +78,8 @@ export class CacheEntry implements Dependent, Kept, KeptAnswer {
   rival: string | null = null;
   /** The read whose answer it waits for; null before, and when the answer is there. */
   reading: KeepingListener | null = null;
-  readonly #listeners: (() => void)[] = [];
+  /** Memory that is kept with it. */
+  readonly reserved = new Set<ReservedMemory>();
 
   constructor(
     private readonly cache: ReadCache,
@@ -91,12 +92,8 @@ export class CacheEntry implements Dependent, Kept, KeptAnswer {
     this.size = ENTRY_BYTES + 2 * key.length;
   }
 
-  onDrop(listener: () => void): void {
-    this.#listeners.push(listener);
-  }
-
-  grow(bytes: number): void {
-    this.cache.grow(this, bytes);
+  reserve(bytes: number, caller: string, onGone: () => void): KeptMemory | null {
+    return this.cache.reserve(new ReservedMemory(this.cache, this, onGone, { size: bytes, group: groupFor(caller) }));
   }
 
   serves(user: string | null, seen: LogPosition, now: number): boolean {
@@ -110,8 +107,38 @@ export class CacheEntry implements Dependent, Kept, KeptAnswer {
   dropped(): void {
     this.isDropped = true;
     this.body = null;
-    for (const listener of this.#listeners.splice(0)) listener();
+    const gone = [...this.reserved];
+    this.reserved.clear();
+    for (const { onGone } of gone) onGone();
   }
+}
+
+/** Memory that is kept with an entry for a caller. It belongs to the group of that caller, so others lose no answers by it. */
+class ReservedMemory implements Kept, KeptMemory {
+  readonly size: number;
+  readonly group: number;
+
+  constructor(
+    private readonly cache: ReadCache,
+    readonly entry: CacheEntry,
+    readonly onGone: () => void,
+    { size, group }: Kept,
+  ) {
+    this.size = size;
+    this.group = group;
+  }
+
+  touch(): void {
+    this.cache.touch(this);
+  }
+
+  release(): void {
+    this.cache.release(this);
+  }
+}
+
+function groupFor(caller: string): number {
+  return groupOf(hashOf(caller));
 }
 
 /** Milliseconds within which a read must come again to be kept. */
@@ -127,7 +154,7 @@ const TOUCH_MS = 1_000;
 
 export class ReadCache {
   readonly #index = new DependencyIndex<CacheEntry>();
-  readonly #space: CacheSpace<CacheEntry>;
+  readonly #space: CacheSpace<CacheEntry | ReservedMemory>;
   /** By statement: its reads, or the reason why its answers are not kept. */
   #shapes = new WeakMap<CompiledRead, CachedShape | { readonly reason: string }>();
   /** Hashes of reads, and when each was seen first. A hash has one place: the read that comes later takes it. */
@@ -156,9 +183,11 @@ export class ReadCache {
     readonly writes: CallerWrites,
     private readonly shapeStats: ShapeStats,
   ) {
-    this.#space = new CacheSpace(limits.size, (entry) => {
-      this.evictions++;
-      this.#drop(entry);
+    this.#space = new CacheSpace(limits.size, (evicted) => {
+      if (evicted instanceof CacheEntry) {
+        this.evictions++;
+        this.#drop(evicted);
+      } else if (evicted.entry.reserved.delete(evicted)) evicted.onGone();
     });
   }
 
@@ -218,7 +247,7 @@ export class ReadCache {
     if (!(shape instanceof CachedShape) || !this.#wasSeen(shape, key)) return null;
     if (shape.entries.has(key) || performance.now() < shape.pausedUntil || !this.#isSettled(shape)) return null;
     const { probe } = shape.dependencies;
-    const group = groupOf(hashOf(callerName(caller, from)));
+    const group = groupFor(callerName(caller, from));
     const probed = probe && probeKey(probe, values, caller);
     const entry = new CacheEntry(this, shape, { key, probe: probed, group });
     this.#index.add(shape, entry);
@@ -270,7 +299,7 @@ export class ReadCache {
       return;
     }
     if (!this.#space.mayHold(entry.size + cell.length)) {
-      entry.shape.pausedUntil = performance.now() + MAX_PAUSE_MS;
+      this.#skip(entry);
       this.#drop(entry);
       return;
     }
@@ -290,10 +319,22 @@ export class ReadCache {
     return shape instanceof CachedShape ? null : shape.reason;
   }
 
-  /** More bytes are kept with an entry. */
-  grow(entry: CacheEntry, bytes: number): void {
-    entry.size += bytes;
-    this.#space.grown(entry, bytes);
+  /** Returns null if there is no room. */
+  reserve(memory: ReservedMemory): ReservedMemory | null {
+    memory.entry.reserved.add(memory);
+    // Its entry may have had to leave.
+    if (!memory.entry.isDropped && this.#space.add(memory) && !memory.entry.isDropped) return memory;
+    this.release(memory);
+    return null;
+  }
+
+  release(memory: ReservedMemory): void {
+    memory.entry.reserved.delete(memory);
+    this.#space.remove(memory);
+  }
+
+  touch(memory: ReservedMemory): void {
+    this.#space.touch(memory);
   }
 
   drop(entry: CacheEntry): void {
@@ -350,6 +391,11 @@ export class ReadCache {
     return this.#unsettled.size > 0 || this.#older === null || this.#older.size > 0;
   }
 
+  /** Whether it must learn which transactions ran when the stream was opened. */
+  get awaitsRunning(): boolean {
+    return this.#sources !== null && this.#older === null;
+  }
+
   /** By a snapshot that was asked for at that time: the transactions that are visible, and those that run. */
   settle(known: { has(xid: number): boolean; readonly running: ReadonlySet<number> }, askedAt: number): void {
     for (const [table, xids] of this.#unsettled) {
@@ -399,15 +445,24 @@ export class ReadCache {
     return shape.record;
   }
 
-  /** Whether the read has come before within a minute. */
+  /** Whether the read has come before within a minute, and is not skipped. */
   #wasSeen({ number }: CachedShape, key: string): boolean {
     const hash = hashOf(key, number);
     const place = hash % SEEN_PLACES;
     const now = performance.now();
-    if (this.#seen[place] === hash && now - (this.#seenAt[place] ?? 0) < SEEN_MS) return true;
+    const since = now - (this.#seenAt[place] ?? 0);
+    if (this.#seen[place] === hash && since < SEEN_MS) return since >= 0;
     this.#seen[place] = hash;
     this.#seenAt[place] = now;
     return false;
+  }
+
+  /** Its answer is too large. For a minute it counts as seen in the future; other reads of the statement are kept. */
+  #skip({ shape, key }: CacheEntry): void {
+    const hash = hashOf(key, shape.number);
+    const place = hash % SEEN_PLACES;
+    this.#seen[place] = hash;
+    this.#seenAt[place] = performance.now() + MAX_PAUSE_MS;
   }
 
   /** Whether every transaction that was reported and concerns the shape is visible to a read that is sent now. */
@@ -447,11 +502,13 @@ export class ReadCache {
 
   #carryShape(entry: CacheEntry): void {
     entry.shape.carrier = entry;
-    this.grow(entry, entry.shape.size);
+    entry.size += entry.shape.size;
+    this.#space.grown(entry, entry.shape.size);
   }
 
   #forget(entry: CacheEntry): void {
     this.#space.remove(entry);
+    for (const memory of entry.reserved) this.#space.remove(memory);
     entry.dropped();
   }
 }

@@ -10,9 +10,10 @@ import type { ChangeStream } from './change-stream.js';
 import type { CommitVisibility } from './visibility.js';
 
 /**
- * Changes with each table that is created, rewritten, truncated or dropped, and with grants, roles, memberships of roles, policies and
- * labels of enums. Statistics that VACUUM and ANALYZE write do not change it. It is read several times a second, so it is shorter than
- * the fingerprint of the schema (sql/fingerprint.sql), which also notices what changes the model and is read rarely.
+ * Changes with each table that is created, rewritten, truncated or dropped, and with grants, roles, memberships of roles, policies,
+ * labels of enums, casts, and the configurations and dictionaries of text search. Statistics that VACUUM and ANALYZE write do not change
+ * it. It is read several times a second, so it is shorter than the fingerprint of the schema (sql/fingerprint.sql), which also notices
+ * what changes the model and is read rarely. `inherited` changes if a table of any schema begins or ceases to inherit from another.
  */
 const CATALOG = withCatalog(`select concat_ws(' ',
   (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_class where relkind in ('r', 'p') and relpersistence = 'p'),
@@ -22,7 +23,12 @@ const CATALOG = withCatalog(`select concat_ws(' ',
   (select sum(hashtext(concat_ws(' ', oid, rolsuper, rolinherit, rolbypassrls))) from pg_roles),
   (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_policy),
   (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_enum),
-  (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_namespace where not starts_with(nspname::text, 'pg_'))) as digest`);
+  (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_ts_config_map),
+  (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_ts_dict),
+  (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_cast),
+  (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_namespace where not starts_with(nspname::text, 'pg_'))) as digest,
+  (select concat_ws(':', count(*), sum(i.xmin::text::bigint)) from pg_inherits i join pg_class p on p.oid = i.inhparent
+    where p.relkind = 'r') as inherited`);
 
 /** Comparisons within the allowed lag. */
 const COMPARISONS = 4;
@@ -38,6 +44,8 @@ export class Freshness {
   #pause = FIRST_PAUSE_MS;
   readonly #interval: number;
   #catalog = '';
+  /** Null before it was read: the tables below others may have been read earlier. */
+  #inherited: string | null = null;
   /** By the clock of `performance`. */
   #catalogReadAt = Number.NEGATIVE_INFINITY;
 
@@ -73,16 +81,19 @@ export class Freshness {
     if (this.stream.state !== 'open') return;
     if (at - this.#catalogReadAt > this.#interval / 2 && !(await this.#compareCatalog(at))) return;
     const position = await this.stream.caughtUp().catch(() => null);
-    if (position !== null) this.cache.caughtUp(at, position, written);
+    // An answer is as recent as the older of the two questions.
+    if (position !== null) this.cache.caughtUp(this.#catalogReadAt, position, written);
   }
 
   /** The stream does not report changes of the catalog. Returns whether it was read. */
   async #compareCatalog(at: number): Promise<boolean> {
-    const rows = await this.database.rows<{ digest: string }>(CATALOG).catch(() => []);
-    const digest = rows[0]?.digest;
-    if (digest === undefined) return false;
-    if (digest !== this.#catalog) this.cache.clear();
-    this.#catalog = digest;
+    const [row] = await this.database.rows<{ digest: string; inherited: string }>(CATALOG).catch(() => []);
+    if (row === undefined) return false;
+    if (row.digest !== this.#catalog) this.cache.clear();
+    // Rows of other tables may be shown from now on, and their changes are not reported.
+    if (row.inherited !== this.#inherited) this.stream.tablesChanged();
+    this.#catalog = row.digest;
+    this.#inherited = row.inherited;
     this.#catalogReadAt = at;
     return true;
   }
@@ -91,7 +102,7 @@ export class Freshness {
   async #settle(): Promise<number | null> {
     if (!this.cache.isUnsettled) return null;
     const askedAt = performance.now();
-    const known = await this.visibility.knownNow();
+    const known = await (this.cache.awaitsRunning ? this.visibility.runningNow() : this.visibility.knownNow());
     if (known) this.cache.settle(known, askedAt);
     if (!this.cache.isUnsettled) return null;
     this.#pause = Math.min(this.#pause * 2, MAX_PAUSE_MS);

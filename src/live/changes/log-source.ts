@@ -9,6 +9,7 @@ import { asError } from '../../base/narrow.js';
 import { within } from '../../base/time-limit.js';
 import { positionOf } from '../../postgres/changes/pgoutput.js';
 import {
+  endTransaction,
   type LogState,
   logObstacle,
   type Membership,
@@ -459,6 +460,7 @@ class LogWatch {
   /** The publications were changed for the stream. Must be called before everything is read again. */
   async expect(membership: Membership): Promise<void> {
     if (membership.digest === this.membership.digest) return;
+    await within(endTransaction(this.database), ANSWER_TIMEOUT_MS);
     const { running } = await within(readLogState(this.database), ANSWER_TIMEOUT_MS);
     this.#older = running;
     this.membership = membership;

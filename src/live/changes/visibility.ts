@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { serviceUnavailable } from '../../base/errors.js';
 import { within } from '../../base/time-limit.js';
+import { endTransaction } from '../../postgres/changes/publication.js';
 import type { Database } from '../../postgres/pools/database.js';
 
 /** Milliseconds between two checks of the snapshot. */
@@ -29,7 +30,7 @@ export interface Known {
   has(xid: number): boolean;
   /** Whether the transaction began to write after the snapshot: in the log, no later transaction is visible in it. */
   isBefore(xid: number): boolean;
-  /** The transactions that have written something and are open. */
+  /** The transactions that have written something and are open, if they are older than one that has ended. */
   readonly running: ReadonlySet<number>;
 }
 
@@ -51,6 +52,16 @@ export class CommitVisibility {
   async knownNow(): Promise<Known | null> {
     const snapshot = await this.#snapshot();
     return snapshot && knownIn(snapshot);
+  }
+
+  /** The same, and `running` has all transactions that are open now. */
+  async runningNow(): Promise<Known | null> {
+    try {
+      await within(endTransaction(this.database), ANSWER_TIMEOUT_MS);
+    } catch {
+      return null;
+    }
+    return this.knownNow();
   }
 
   /** Calls at the same time share one answer. */

@@ -168,6 +168,14 @@ export interface LogState {
 export const SERVER =
   "pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.pg_postmaster_start_time()), 'YYYYMMDDHH24MISSUS')";
 
+/**
+ * A snapshot lists only open transactions that are older than one that has ended. A transaction of its own ends here, so a snapshot that
+ * is taken afterwards lists all that are open now.
+ */
+export async function endTransaction(database: Database): Promise<void> {
+  await database.rows('select pg_catalog.pg_current_xact_id()::pg_catalog.text');
+}
+
 export async function readLogState(database: Database): Promise<LogState> {
   const [row] = await database.rows<Omit<LogState, 'running'> & { readonly snapshot: string }>(
     `select pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text as end,
