@@ -1,14 +1,20 @@
 /** /ext/<name>: the routes of extensions. */
 import type { Identities } from '../access/identities.js';
 import { type Identity, onlyAdministrator, onlyUser } from '../access/identity.js';
-import { StartError } from '../base/errors.js';
+import { invalidPayload, StartError } from '../base/errors.js';
+import { isObject } from '../base/exact-json.js';
 import { elementAt } from '../base/narrow.js';
-import type { Extension, ExtensionRouter, RouteOptions, RouteRequest } from '../engine/extensions/definition.js';
-import { type Extensions, hookCaller } from '../engine/extensions/extensions.js';
+import type {
+  Extension,
+  ExtensionRouter,
+  RouteOptions,
+  RouteRequest,
+  RouteSchema,
+} from '../engine/extensions/definition.js';
+import { type ExtensionCall, type Extensions, hookCaller } from '../engine/extensions/extensions.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Reply } from '../http/reply.js';
 import { type ApiRoute, type Description, dataReply, route } from './action.js';
-import { checkInput, checkSchema } from './extension-input.js';
 
 interface ExtensionRoute {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
@@ -73,13 +79,11 @@ function apiRoute(own: ExtensionRoute, name: string, identities: Identities, ext
       const body = hasBody ? await exchange.json() : undefined;
       if (options.body) checkInput(body, options.body);
       const request = requestOf(exchange, { names, caller, body, extensions });
-      const call = {
-        extension: name,
-        kind: `${method} ${path}`,
-        collection: null,
-        call: current(own, name, extensions),
-      };
-      return replyOf(await extensions.run(call, request));
+      return answered(
+        { extension: name, kind: `${method} ${path}`, collection: null, call: current(own, name, extensions) },
+        request,
+        extensions,
+      );
     },
     description,
   );
@@ -120,12 +124,115 @@ function requestOf(
   };
 }
 
-async function replyOf(result: unknown): Promise<Reply> {
-  if (!(result instanceof Response)) return dataReply(result === undefined ? {} : { data: result });
-  const headers = Object.fromEntries([...result.headers].filter(([name]) => !OWN_HEADERS.has(name)));
-  const body = Buffer.from(await result.arrayBuffer());
-  return { status: result.status, type: result.headers.get('content-type') ?? '', body, headers };
+/** The time of the handler includes that of reading the body of its `Response`. */
+async function answered(
+  route: ExtensionCall<RouteRequest<never>>,
+  request: RouteRequest<never>,
+  extensions: Extensions,
+): Promise<Reply> {
+  let isOver = false;
+  const call = async (given: RouteRequest<never>): Promise<Reply> => {
+    const result = await route.call(given);
+    if (!(result instanceof Response)) return dataReply(result === undefined ? {} : { data: result });
+    const pieces: Uint8Array[] = [];
+    for await (const piece of result.body ?? []) {
+      if (isOver) break;
+      pieces.push(piece);
+    }
+    const { status, headers } = result;
+    return {
+      status,
+      type: headers.get('content-type') ?? '',
+      body: Buffer.concat(pieces),
+      headers: headersOf(headers),
+    };
+  };
+  return extensions.run({ ...route, call }, request, async () => {
+    isOver = true;
+  });
 }
 
 /** The service writes these itself. */
 const OWN_HEADERS: ReadonlySet<string> = new Set(['content-type', 'content-length', 'connection', 'transfer-encoding']);
+
+/** Cookies are the only header that cannot be one list. */
+function headersOf(headers: Headers): NonNullable<Reply['headers']> {
+  const others = [...headers].filter(([name]) => name !== 'set-cookie' && !OWN_HEADERS.has(name));
+  return { ...Object.fromEntries(others), 'set-cookie': headers.getSetCookie() };
+}
+
+/** The types of JSON Schema. */
+const TYPES: Readonly<Record<string, (value: unknown) => boolean>> = {
+  object: isObject,
+  array: Array.isArray,
+  string: (value) => typeof value === 'string',
+  number: (value) => typeof value === 'number',
+  integer: Number.isInteger,
+  boolean: (value) => typeof value === 'boolean',
+  null: (value) => value === null,
+};
+
+/** The part of JSON Schema that schemas of routes may use. */
+const KEYWORDS: readonly string[] = [
+  ...['type', 'properties', 'required', 'additionalProperties', 'items', 'enum', 'minimum', 'maximum'],
+  ...['minLength', 'maxLength', 'minItems', 'maxItems', 'pattern', 'description', 'title', 'examples'],
+];
+
+/** A keyword that would have no effect is refused at the start. */
+function checkSchema(schema: unknown, place: string): void {
+  if (!isObject(schema)) throw new StartError(`${place}: a schema must be an object`);
+  for (const [keyword, value] of Object.entries(schema)) {
+    if (!KEYWORDS.includes(keyword))
+      throw new StartError(`${place}: the keyword "${keyword}" is not supported, only ${KEYWORDS.join(', ')}`);
+    if (keyword === 'type' && !typesOf(value).every((type) => Object.hasOwn(TYPES, type)))
+      throw new StartError(`${place}: "type" must be one of ${Object.keys(TYPES).join(', ')}`);
+    if (keyword === 'items') checkSchema(value, `${place}.items`);
+    if (keyword === 'properties' && isObject(value))
+      for (const [name, each] of Object.entries(value)) checkSchema(each, `${place}.${name}`);
+  }
+}
+
+/** Throws for the first part of the body that does not meet the schema. */
+function checkInput(value: unknown, schema: RouteSchema, path = 'The body'): void {
+  const { type, enum: allowed } = schema;
+  if (type !== undefined && !typesOf(type).some((each) => TYPES[each]?.(value)))
+    throw invalidPayload(`${path} must be of type ${typesOf(type).join(' or ')}`);
+  if (Array.isArray(allowed) && !allowed.includes(value))
+    throw invalidPayload(`${path} must be one of ${allowed.map((each) => JSON.stringify(each)).join(', ')}`);
+  if (typeof value === 'number') checkRange(value, schema, ['minimum', 'maximum'], path);
+  if (typeof value === 'string') {
+    checkRange(value.length, schema, ['minLength', 'maxLength'], `The length of ${path}`);
+    const { pattern } = schema;
+    if (typeof pattern === 'string' && !new RegExp(pattern, 'u').test(value))
+      throw invalidPayload(`${path} does not match ${pattern}`);
+  }
+  if (Array.isArray(value)) {
+    checkRange(value.length, schema, ['minItems', 'maxItems'], `The length of ${path}`);
+    const { items } = schema;
+    if (isObject(items)) for (const [index, each] of value.entries()) checkInput(each, items, `${path}[${index}]`);
+  }
+  if (isObject(value)) checkProperties(value, schema);
+}
+
+function checkProperties(value: RouteSchema, schema: RouteSchema): void {
+  const { required, additionalProperties } = schema;
+  const properties = isObject(schema['properties']) ? schema['properties'] : {};
+  const missing = Array.isArray(required) ? required.find((name) => !Object.hasOwn(value, String(name))) : undefined;
+  if (missing !== undefined) throw invalidPayload(`"${missing}" is required`);
+  for (const [name, each] of Object.entries(value)) {
+    const own = Object.hasOwn(properties, name) ? properties[name] : undefined;
+    if (isObject(own)) checkInput(each, own, `"${name}"`);
+    else if (additionalProperties === false) throw invalidPayload(`"${name}" is not allowed`);
+    else if (isObject(additionalProperties)) checkInput(each, additionalProperties, `"${name}"`);
+  }
+}
+
+function checkRange(value: number, schema: RouteSchema, [least, most]: readonly [string, string], path: string): void {
+  const [low, high] = [schema[least], schema[most]];
+  if (typeof low === 'number' && value < low) throw invalidPayload(`${path} must be at least ${low}`);
+  if (typeof high === 'number' && value > high) throw invalidPayload(`${path} must be at most ${high}`);
+}
+
+function typesOf(type: unknown): string[] {
+  return Array.isArray(type) ? type.map(String) : [String(type)];
+}

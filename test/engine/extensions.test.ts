@@ -558,6 +558,15 @@ t.test('beforeRead adds conditions to every read of its collection', async (t) =
 });
 
 t.test('routes below /ext have a caller, checked input, the API and a place in OpenAPI', async (t) => {
+  let cancelled = 0;
+  const cancel = (): void => void cancelled++;
+  const drip = async (controller: ReadableStreamDefaultController): Promise<void> => {
+    await passTime(20, 'a body that never ends');
+    controller.enqueue(Buffer.from('drop '));
+  };
+  const breakOff = (): never => {
+    throw new Error('the secret reason');
+  };
   const extension = defineExtension({
     name: 'shop',
     routes: (router) => {
@@ -584,6 +593,20 @@ t.test('routes below /ext have a caller, checked input, the API and a place in O
         () => new Response('plain', { status: 202, headers: { 'x-own': 'yes' } }),
       );
       router.get('/admin', { allow: 'administrators' }, () => undefined);
+      router.get('/cookies', { allow: 'anyone' }, () => {
+        const headers = new Headers({ 'content-type': 'text/plain', vary: 'cookie' });
+        for (const cookie of ['a=1; Path=/', 'b=2; Expires=Thu, 01 Jan 2099 00:00:00 GMT'])
+          headers.append('set-cookie', cookie);
+        return new Response('two', { headers });
+      });
+      router.get('/endless', { allow: 'anyone' }, () => new Response(new ReadableStream({ cancel, pull: () => {} })));
+      router.get('/dripping', { allow: 'anyone' }, () => new Response(new ReadableStream({ cancel, pull: drip })));
+      router.get('/broken', { allow: 'anyone' }, () => new Response(new ReadableStream({ pull: breakOff })));
+      router.get('/circular', { allow: 'anyone' }, () => {
+        const value: { self?: unknown } = {};
+        value.self = value;
+        return value;
+      });
       router.get('/hang', { allow: 'anyone' }, () => new Promise(() => {}));
       router.get('/refuse', { allow: 'anyone' }, () => {
         throw new Refused(402, 'PAY', 'Pay first.');
@@ -614,6 +637,20 @@ t.test('routes below /ext have a caller, checked input, the API and a place in O
   t.match(await call('GET', '/open', 'public'), { status: 202, own: 'yes', text: 'plain' });
   t.equal((await call('GET', '/admin', { user })).status, 403);
   t.equal((await call('GET', '/admin', 'administrator')).status, 204);
+  const cookies = await lateral.fetch(new Request('http://lateral/ext/shop/cookies'), { as: 'public' });
+  t.strictSame(cookies.headers.getSetCookie(), ['a=1; Path=/', 'b=2; Expires=Thu, 01 Jan 2099 00:00:00 GMT']);
+  t.strictSame(await cookies.text(), 'two');
+  const overPort = await request(lateral, 'GET', '/ext/shop/cookies');
+  t.equal(overPort.headers['set-cookie']?.length, 2);
+  const bodies = await Promise.all(
+    ['/endless', '/dripping', '/broken', '/circular'].map((path) => call('GET', path, 'public')),
+  );
+  for (const { status, text } of bodies) {
+    t.equal(status, 503);
+    t.notMatch(text, /secret/);
+  }
+  t.ok(events.some((event) => event.kind === 'extension-failed' && event.hook === 'GET /ext/shop/dripping'));
+  await waitFor(async () => cancelled > 0, 5_000);
   t.equal((await call('GET', '/hang', 'public')).status, 503);
   t.ok(events.some((event) => event.kind === 'extension-failed' && event.hook === 'GET /ext/shop/hang'));
   t.match(await call('GET', '/refuse', 'public'), { status: 402, text: /"code":"PAY"/ });
@@ -672,6 +709,16 @@ t.test('modules are loaded from files, and a wrong one stops the start', async (
   t.equal((await tags.create({ name: 'x' }))?.name, 'first');
   await writeFile(file, source('second'));
   await waitFor(async () => (await tags.create({ name: 'x' }))?.name === 'second', 10_000);
+  const authors = lateral.items('authors', ADMIN);
+  for (const name of ['one', 'two']) await authors.create({ name });
+  const follows = `export default { name: "reloaded", afterWrite: { authors: () => { throw { status: 418 }; } } };`;
+  await writeFile(file, follows);
+  const isFollowed = (): Promise<boolean> =>
+    authors.create({ name: 'three' }).then(
+      () => false,
+      ({ status }: LateralError) => status === 418,
+    );
+  await waitFor(isFollowed, 10_000);
 });
 
 t.test('worker threads and the command "import" call the hooks of modules', async (t) => {

@@ -377,6 +377,10 @@ t.test('a server of Node mounts it, below a path as well', async (t) => {
     ).status,
     401,
   );
+  for (const host of ['other/items/tags?', 'other/items/tags#', 'user@other/items/tags?', '\\items\\tags?', '']) {
+    const named = await request({ url }, 'GET', '/api/server/ping', { headers: { host } });
+    t.strictSame([named.status, named.text], [200, 'pong'], `the Host header ${host} leaves the path as it is`);
+  }
   const parsed = await listen(async (incoming, outgoing) => {
     for await (const _ of incoming);
     handler(incoming, outgoing, (error) => outgoing.writeHead(500).end(String(error)));

@@ -33,12 +33,12 @@ const WRITE_HOOKS = ['beforeWrite', 'afterWrite', 'afterCommit'] as const;
 type HookFunction<Context> = (context: Context) => unknown;
 
 /** A function of an extension: a hook, or the handler of a route. */
-interface ExtensionCall<Context> {
+export interface ExtensionCall<Context, Result = unknown> {
   readonly extension: string;
   /** The name of the hook, or the route. */
   readonly kind: string;
   readonly collection: string | null;
-  readonly call: HookFunction<Context>;
+  readonly call: (context: Context) => Result | Promise<Result>;
 }
 
 /** One hook of one extension for one collection. */
@@ -184,11 +184,11 @@ export class Extensions {
    * Runs a hook. An error with a status from 400 to 499 refuses the request. Any other error, and a hook that takes too long, is a 503 whose
    * reason is in the log alone. `settle` ends what the hook has begun, before its outcome counts.
    */
-  async run<Context>(
-    hook: ExtensionCall<Context>,
+  async run<Context, Result>(
+    hook: ExtensionCall<Context, Result>,
     context: Context,
     settle: () => Promise<void> = async () => {},
-  ): Promise<unknown> {
+  ): Promise<Result> {
     const late = { message: `it did not end within ${this.timeoutMs} ms (EXTENSION_TIMEOUT)` };
     const outcome = await within(Promise.resolve(context).then(hook.call), this.timeoutMs, late).then(
       (result) => ({ result }),

@@ -142,7 +142,9 @@ export class Writes extends WriteExecution {
 
   async #attempt(request: WriteRequest, given: WriteCall, model: Model, attempt: number): Promise<Buffer | null> {
     if (this.isExtended(request, model)) return this.#attemptExtended(request, { ...given, attempt }, model);
-    const payload = this.session ? null : this.compiler.payloadOf(request, given.writer);
+    // A write that hooks follow has no known statement. It may have had one before extensions were loaded again.
+    const isApart = this.session !== null || this.#isFollowed(request.collection, model);
+    const payload = isApart ? null : this.compiler.payloadOf(request, given.writer);
     const call = { ...given, payload, attempt };
     const known = this.compiler.compileKnown(model, call);
     if (known) return this.sendFlat(known, call);
@@ -258,6 +260,12 @@ export class Writes extends WriteExecution {
       await this.compiler.writeLog(session, [collection], call);
     });
     return null;
+  }
+
+  #isFollowed(name: string, model: Model): boolean {
+    const { extensions } = this.services;
+    const collection = extensions === null ? undefined : model.collections.get(name);
+    return collection !== undefined && extensions?.hasWriteHooks(collection) === true;
   }
 
   #hasDeleteHooks(collection: Collection): boolean {
