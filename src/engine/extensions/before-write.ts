@@ -354,7 +354,7 @@ function impliedKeys(relation: OneToMany | OneToOne, { collection, payload, writ
   }
 }
 
-/** What a hook returned for an item, with the key that the payload had. */
+/** The payload that a hook returned for an item, with the key that it had before. */
 function withKeyOf(collection: Collection, payload: Payload, changed: Input): Input {
   const names = fieldNamesOf(collection, payload);
   const fields = fieldNamesOf(collection, changed).map((name) => [name, changed[name]]);
