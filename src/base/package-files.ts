@@ -1,3 +1,4 @@
+/** Paths and version of the installed package. */
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -282,7 +282,7 @@ class Responder implements ServerHooks {
   readonly names: EdgeNames | null;
   readonly positions: PositionCookies | null;
   readonly caches: boolean;
-  /** Replies from memory, or null if each request takes the usual way. */
+  /** Replies from memory, or null if every request passes through the stages. */
   readonly kept: KeptReplies | null;
   readonly compression: Compression | null;
   /** Whether each answer closes its connection. */

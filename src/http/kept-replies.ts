@@ -25,7 +25,7 @@ const REPLY_BYTES = 700;
 
 /** These headers change no reply of a read, or are read separately. */
 const IGNORED: ReadonlySet<string> = new Set(['host', 'user-agent', 'x-request-id', 'accept-language', 'referer']);
-/** A request with a body, or one that ends its connection, takes the usual way. */
+/** A request with a body, or one that ends its connection, passes through the stages. */
 const EXCLUDED: ReadonlySet<string> = new Set([
   'content-length',
   'transfer-encoding',

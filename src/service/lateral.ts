@@ -1,3 +1,4 @@
+/** The service as an object of a Node program: what `createLateral` of src/index.ts returns. */
 import { invalidQuery, StartError, serviceUnavailable } from '../base/errors.js';
 import { messageOf } from '../base/narrow.js';
 import { createObserver, type Observer } from '../base/observe.js';

@@ -1,6 +1,7 @@
+/** `$NOW`, `$NOW(-1 day)`, `$NOW(+2 hours)`: the current time plus or minus an interval. Months and years follow the calendar, in UTC. */
 import { invalidQuery } from '../base/errors.js';
 
-/** `$NOW`, `$NOW(-1 day)`, `$NOW(+2 hours)`: the time, moved. Months and years move by the calendar, in UTC. */
+/** Milliseconds of each unit with a fixed length. */
 const FIXED: readonly (readonly [RegExp, number])[] = [
   [/^(ms|msecs?|milliseconds?)$/, 1],
   [/^(s|secs?|seconds?)$/, 1_000],
@@ -12,7 +13,7 @@ const FIXED: readonly (readonly [RegExp, number])[] = [
 
 const FORM = /^\$NOW(?:\(\s*(?:([+-]?)\s*(\d{1,9}(?:\.\d{1,6})?)\s*([a-z]*)\s*)?\))?$/i;
 
-/** Whether a text means the time: one that does is a time that can be worked out, or 400. */
+/** Whether the text is a `$NOW` variable. Throws 400 if it is one that `adjustNow` cannot read. */
 export function isNow(text: string): boolean {
   if (!/^\$NOW\b/.test(text)) return false;
   adjustNow(text, new Date());
@@ -33,7 +34,7 @@ function unreadable(text: string): Error {
   return invalidQuery(`"${text.slice(0, 100)}" is not a time: $NOW takes a number and a unit, as in "$NOW(-1 day)"`);
 }
 
-/** Null for a unit that there is not. */
+/** Returns null if the unit is unknown. */
 function move(now: Date, amount: number, unit: string): Date | null {
   const fixed = FIXED.find(([pattern]) => pattern.test(unit));
   if (fixed) return new Date(now.getTime() + amount * fixed[1]);

@@ -104,6 +104,15 @@ t.test('the rest of the code gets no worse', async (t) => {
   t.ok(length <= MOST_COMPLAINTS, `${length} sentences have to be read twice, at most ${MOST_COMPLAINTS}`);
 });
 
+t.test('each file begins with a sentence about its purpose', async (t) => {
+  const files = await listSources('src');
+  const texts = await Promise.all(files.map((path) => readFile(packagePath(path), 'utf8')));
+  t.strictSame(
+    files.filter((_, index) => !/^(#!.*\n)?\/\*\*/.test(texts[index] ?? '')),
+    [],
+  );
+});
+
 t.test('pages of the documentation are short', async (t) => {
   const long = (await readPages()).filter(
     ({ path, text }) => !LONG_PAGES.includes(path) && text.trimEnd().split('\n').length > MAX_PAGE_LINES,

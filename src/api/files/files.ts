@@ -79,7 +79,7 @@ async function uploadFiles(exchange: Exchange, services: FilesServices): Promise
       const [one, many] = [true, false].map((isOne) =>
         parseReadBack(FILES, isOne, exchange.queryString, services.limits),
       );
-      await keeping(stored, services, () =>
+      await removeOnFailure(stored, services, () =>
         readForm(exchange, body, services, async (file) => void stored.push(await storeNew(file, exchange, services))),
       );
       const isOne = stored.length === 1;
@@ -94,7 +94,9 @@ async function uploadFiles(exchange: Exchange, services: FilesServices): Promise
       };
     },
     execute: (request, writer) =>
-      keeping(stored, services, () => services.writes.run(request, permitted(writer, stored, services), exchange)),
+      removeOnFailure(stored, services, () =>
+        services.writes.run(request, permitted(writer, stored, services), exchange),
+      ),
     reply: writtenReply,
   });
 }
@@ -114,7 +116,7 @@ async function replaceFile(exchange: Exchange, services: FilesServices): Promise
       const id = key.toLowerCase();
       if (!/^[0-9a-f-]{36}$/.test(id)) throw forbiddenCollection(FILES);
       const current = await readStorage(id, exchange, services);
-      await keeping(stored, services, () =>
+      await removeOnFailure(stored, services, () =>
         readForm(exchange, body, services, async (file) => {
           if (stored.length > 0) throw invalidPayload('The form must contain one file');
           stored.push(await store(file, `${id}-${randomBytes(8).toString('hex')}`, services, current));
@@ -130,7 +132,9 @@ async function replaceFile(exchange: Exchange, services: FilesServices): Promise
       };
     },
     execute: (request, writer) =>
-      keeping(stored, services, () => services.writes.run(request, permitted(writer, stored, services), exchange)),
+      removeOnFailure(stored, services, () =>
+        services.writes.run(request, permitted(writer, stored, services), exchange),
+      ),
     reply: writtenReply,
   });
 }
@@ -168,7 +172,7 @@ export async function createFile(
   services: FilesServices,
 ): Promise<{ readonly id: string; readonly body: Buffer | null }> {
   const stored: StoredFile[] = [];
-  return keeping(stored, services, async () => {
+  return removeOnFailure(stored, services, async () => {
     const made = await storeNew(file, client, services);
     stored.push(made);
     const create = { kind: 'create', collection: FILES, items: [made.row], many: false, readBack } as const;
@@ -238,8 +242,8 @@ function readForm(
   return readFileForm(body, headers.contentType, config.FILES_MAX_UPLOAD_SIZE, take);
 }
 
-/** Removes the stored files if the work fails. */
-async function keeping<Result>(
+/** Does the work, and removes the stored files if it fails. */
+async function removeOnFailure<Result>(
   stored: readonly StoredFile[],
   { storages }: FilesServices,
   work: () => Promise<Result>,
@@ -288,7 +292,7 @@ export function placeOf(
   return { storage, type };
 }
 
-/** Stores the bytes, and answers what the row says of them. New content stays in its `current` location if that is configured. */
+/** Stores the bytes and describes them as a row. New content stays in its `current` location if that is configured. */
 async function store(
   file: FormFile,
   name: string,

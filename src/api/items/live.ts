@@ -30,7 +30,7 @@ export function eventStream(
   format: EventFormat = ITEM_EVENTS,
 ): Reply | typeof DEFERRED {
   if (exchange.method === 'HEAD') return eventReply(async () => {});
-  new EventFeed(exchange, format, live).begin(new RequestSource(exchange, identities, parse));
+  new EventFeed(exchange, format, live).begin(new RequestCredentials(exchange, identities, parse));
   return DEFERRED;
 }
 
@@ -67,7 +67,7 @@ export async function waitForChange(
   const unchanged = (): void => settle({ status: 304, type: '', body: '', ...(tag === '' ? {} : { tag }) });
   // It may fail before it is awaited.
   settled.catch(() => {});
-  const close = await live.subscribe(new RequestSource(exchange, identities, parse), {
+  const close = await live.subscribe(new RequestCredentials(exchange, identities, parse), {
     answer: (answer) => {
       const { body, row } = withoutRow(answer.body);
       tag = tagOf(body, row);
@@ -88,8 +88,8 @@ export async function waitForChange(
   }
 }
 
-/** Checks the same credentials again and again, as they would be with each request. */
-class RequestSource extends LastingCredentials implements LiveSource {
+/** The credentials and the query of a subscription. The caller is identified again whenever users or permissions change. */
+class RequestCredentials extends LastingCredentials implements LiveSource {
   constructor(
     exchange: Exchange,
     private readonly identities: Identities,
@@ -113,17 +113,17 @@ export interface EventFormat {
 }
 
 /**
- * Answers go out at once, without a detour for each of ten thousand clients; while a client does not read, the newest waits: a slow client
- * misses those in between.
+ * Writes results to the response as events, each as soon as it arrives. While a client does not read, only the newest result waits: a slow
+ * client misses those in between.
  */
 class EventFeed implements LiveListener, OpenListener {
-  /** Null before the first answer: an error until then is an ordinary one. */
+  /** The open response, or null before the first answer. An error before it is an ordinary error reply. */
   #response: OpenResponse | null = null;
   #close: (() => void) | null = null;
   #waiting: Buffer | null = null;
   /** The generation of rights with which the waiting answer was read. */
   #generation = 0;
-  /** Whether the client takes nothing now. */
+  /** Whether the client's buffer is full. */
   #isFull = false;
   #isOver = false;
   #end: { readonly error: unknown } | null = null;

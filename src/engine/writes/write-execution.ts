@@ -1,3 +1,4 @@
+/** Executes a planned write: its hooks, its statement and its read-back, in one round trip or in a transaction. */
 import { parseOwnJson } from '../../base/narrow.js';
 import type { Collection, Model } from '../../mirror/model.js';
 import { servedCollection } from '../../plan/read.js';
