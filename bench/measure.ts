@@ -54,7 +54,7 @@ export interface CaseResult {
   readonly connections: number;
   /** The result, or null if the case could not be measured. */
   readonly service: LoadResult | null;
-  /** Null for requests of different shapes. */
+  /** The ceiling, or null if the requests have different shapes. */
   readonly ceiling: CaseCeiling | null;
   readonly ratio: number | null;
   /** The case that it is compared with, measured in the same rounds. */

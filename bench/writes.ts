@@ -21,7 +21,7 @@ import type { Explained } from './statement.js';
 const CALLER: Caller = { user: null, role: null, roles: [], policies: [] };
 
 export interface CompiledWrite extends Explained {
-  /** Null for a change: its keys are in the request. */
+  /** The read-back, or null if the write is a change: its keys are in the request. */
   readonly readBack: string | null;
 }
 

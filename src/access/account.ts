@@ -47,7 +47,7 @@ export interface CachedIdentity {
   /** The identity, or a function of the address if the address makes a difference. */
   readonly identity: Identity | ((address: string) => Identity);
   readonly session: string | null;
-  /** Milliseconds since 1970; infinite where it does not expire. */
+  /** Milliseconds since 1970; infinite if it does not expire. */
   readonly expires: number;
   /** When it has to be looked up again, by the clock of `performance`: a cache that expires by itself would set timers for that. */
   readonly until: number;

@@ -12,7 +12,7 @@ export interface ExternalUser {
 
 const MAX_CHARACTERS = 255;
 
-/** Null for what is no text, or none that a column of users could hold. */
+/** Returns null if the value is not a text, or if no column of users can store it. */
 export function claimText(value: unknown): string | null {
   const isText = typeof value === 'string' && value !== '' && value.length <= MAX_CHARACTERS && !value.includes('\0');
   return isText ? value : null;

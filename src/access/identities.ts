@@ -270,12 +270,12 @@ function isValid({ expires, until }: CachedIdentity, { begun }: RequestCredentia
   return begun < until && (expires === Number.POSITIVE_INFINITY || Date.now() < expires);
 }
 
-/** The address is asked for only where it matters: to find it out takes time. */
+/** Resolves the address of the client only if the identity depends on it, because that takes time. */
 function identityAt({ identity }: CachedIdentity, from: Pick<RequestCredentials, 'address'>): Identity {
   return typeof identity === 'function' ? identity(from.address) : identity;
 }
 
-/** The same of the sender of a request, who is noted in it. */
+/** As `identityAt`, and stores the identity in the request. */
 function senderAt(cached: CachedIdentity, credentials: RequestCredentials): Identity {
   const identity = identityAt(cached, credentials);
   credentials.fromAdministrator = identity.administrator;

@@ -7,7 +7,7 @@ import { networkOf } from './addresses.js';
 /** The user is null for the public. */
 export interface Identity extends Caller {
   readonly administrator: boolean;
-  /** Whether a policy lets them into an application. */
+  /** Whether a policy has `app_access`. */
   readonly application: boolean;
   /** Whether a policy asks for a second factor. */
   readonly enforceTfa: boolean;

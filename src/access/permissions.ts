@@ -199,7 +199,7 @@ interface Rule {
   readonly where: Filter | null;
   /** The filter as text: rules with the same are one. */
   readonly text: string;
-  /** Null for all. */
+  /** The allowed fields, or null if all are. */
   readonly fields: ReadonlySet<string> | null;
   readonly validation: Filter | null;
   readonly presets: Input;

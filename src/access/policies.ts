@@ -52,7 +52,7 @@ export class Policies {
     this.#listeners.push(listener);
   }
 
-  /** Null for administrators. */
+  /** Returns null for administrators, who have all permissions. */
   accessOf(identity: Identity): Permissions | null {
     if (identity.conditions) return this.#conditioned(identity, identity.conditions);
     if (identity.administrator) return null;

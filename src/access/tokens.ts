@@ -17,7 +17,7 @@ const ISSUER = 'service';
 const ALGORITHM = 'HS256';
 
 export interface AccessClaims {
-  /** Null for callers who come in by a share. */
+  /** The user, or null if the caller uses a share. */
   readonly user: string | null;
   readonly share?: string;
   /** The session that has to exist for the token to count; null for tokens that only expire. */

@@ -31,7 +31,7 @@ interface LoginCredentials {
 export interface IssuedTokens {
   /** Signed; of a session it is all there is. */
   readonly accessToken: string;
-  /** Null for a session. */
+  /** The refresh token, or null if the login is a session. */
   readonly refreshToken: string | null;
   readonly expiresMs: number;
 }

@@ -67,7 +67,7 @@ interface Failures {
   total: number;
   /** When the last one was. */
   at: number;
-  /** When the turn of the next attempt is. */
+  /** The time of the next attempt. */
   turn: number;
 }
 

@@ -186,7 +186,7 @@ export class Logins {
     ]);
   }
 
-  /** Whether the one-time password of this step had not been used before. */
+  /** Marks the one-time password of this time step as used. Returns false if it was used before. */
   async useStep(user: string, step: number): Promise<boolean> {
     const rows = await this.database.rows(
       `insert into service_logins as login ("user", otp_step) values ($1::uuid, $2::bigint)

@@ -77,7 +77,7 @@ class HashQueue {
     });
   }
 
-  /** Where the queue is full, the last hash of the busiest source gives way, unless the new one is of that source. */
+  /** If the queue is full, removes the last hash of the busiest source, unless the new hash has the same source. */
   #makeRoom(source: string): void {
     const { waiting, waitingPerSource } = this.limits;
     const own = [...this.#waiting].filter((each) => each.source === source).length;
@@ -203,7 +203,7 @@ export function argon2(): Promise<Argon2> {
   return loaded;
 }
 
-/** A policy is a regular expression, with or without slashes. Null for none, undefined for one that cannot be read. */
+/** A policy is a regular expression, with or without slashes. Returns null if there is none, and undefined if it is invalid. */
 export function readPolicy(policy: string | null): RegExp | null | undefined {
   if (policy === null || policy === '') return null;
   const match = /^\/(.*)\/([a-z]*)$/s.exec(policy);

@@ -81,7 +81,7 @@ function isSecret(text: string): boolean {
   return /^[A-Z2-7]{16,128}$/.test(text);
 }
 
-/** The step that a password belongs to: each is good once. Null for a wrong one. */
+/** The time step of a one-time password, or null if the password is wrong. Each step can be used once. */
 export function stepOf(secret: string, otp: string): number | null {
   if (!/^\d{6}$/.test(otp) || !isSecret(secret)) return null;
   const now = Date.now();

@@ -16,7 +16,7 @@ export interface ServerAnswer {
 export interface TestCaller {
   /** The name of a role, or other text that identifies the caller. */
   readonly name: string;
-  /** Null for the public. */
+  /** The token, or null if requests are sent as the public. */
   readonly token: string | null;
   /** Collections with permissions that the other server ignores. */
   readonly ignored: ReadonlySet<string>;

@@ -45,7 +45,7 @@ export function dataCopies(places: Installations): readonly DataCopies[] {
 export const HAS_FITTING_NAME: Fragment = sql`starts_with(old.filename_disk, old.id::text)
   and substr(old.filename_disk, 37) ~ ${literal('^(-[0-9a-f]{1,32})?(\\.[A-Za-z0-9]{1,20})?$')}`;
 
-/** The rows alone: the bytes stay where they are. Files that were replaced here keep their new content. */
+/** Copies the rows only: the bytes stay where they are. Files that were replaced here keep their new content. */
 function fileRows(places: Installations): Copy[] {
   const ending = sql`coalesce(substring(old.filename_disk from ${literal('\\.[A-Za-z0-9]{1,20}$')}), '')`;
   const copies = rowsOf(places, 'files', {

@@ -92,7 +92,7 @@ export function theirs({ schema }: Pick<Installations, 'schema'>, name: string):
   return identifier(schema, `directus_${name}`);
 }
 
-/** A table of ours. */
+/** A system table of this service. */
 export function ours({ system }: Pick<Installations, 'system'>, name: string): Fragment {
   return identifier(system, `service_${name}`);
 }

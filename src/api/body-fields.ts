@@ -50,7 +50,9 @@ export function readChoice<Choice extends string>(
 export function linkTo(body: Input, name: string, allowed: string, usual: () => string): (token: string) => string {
   const requestedPage = readOptionalText(body, name);
   if (requestedPage !== null && !isAllowedPage(requestedPage, allowed))
-    throw invalidPayload(`"${name}" must be one of the pages that are allowed in the configuration`);
+    throw invalidPayload(
+      `"${name}" is not an allowed page: an option whose name ends with URL_ALLOW_LIST must list it`,
+    );
   const page = new URL(requestedPage ?? usual());
   return (token) => {
     page.searchParams.set('token', token);

@@ -285,7 +285,7 @@ export function failedValidation(
   );
 }
 
-/** Whether the same may succeed later: it is the service that failed, or had too much to do, not what was asked for. */
+/** Whether a retry may succeed: the service failed or was overloaded, and the request itself may be right. */
 export function isPassing(error: unknown): boolean {
   if (!(error instanceof ServiceError)) return true;
   return error.status >= 500 || error.status === 429 || error.extensions['option'] === STATEMENT_TIMEOUT;

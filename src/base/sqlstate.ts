@@ -202,7 +202,7 @@ function violation(error: ConstraintFailure): ServiceError {
   return new Undisclosed(invalidQuery('A value violates a constraint of the database'), messageOf(error));
 }
 
-/** Errors of a calculation, which no request can ask for by itself: a division by zero, a logarithm, a power, a part of a text. */
+/** Errors of calculations in functions of the database: division by zero, logarithm, power, substring. */
 const CALCULATIONS = new Set(['22012', '2201E', '2201F', '22011']);
 
 /** Whether a function of the database was at work on a value of its own; in all languages the context names what it is written in. */

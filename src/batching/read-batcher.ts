@@ -341,7 +341,7 @@ function mayDependOnValues(error: Error): boolean {
   return code === '57014' || (/^[0-9A-Z]{5}$/.test(code) && !/^(08|25|53300|57|58)/.test(code));
 }
 
-/** The settings of its caller, or for a plan for its values, come before a statement, and apply until the end of its transaction. */
+/** Puts the settings of the caller, and the setting that plans for each value, before the statement. They apply until the end of its transaction. */
 function withSettings(query: WireQuery, { settings }: PendingRead, { isPlannedPerRead }: Shape): WireQuery[] {
   const queries = settings ? [settingQuery(settings.text, settings.parameters, query), query] : [query];
   if (isPlannedPerRead) queries.unshift(settingQuery(PLAN_PER_READ, [], query));

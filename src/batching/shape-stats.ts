@@ -69,7 +69,7 @@ export interface ShapeBudget {
 }
 
 export class ShapeRecord {
-  /** Null for most shapes. */
+  /** The budget, or null if none is set. */
   budget: ShapeBudget | null = null;
   /** False as soon as the record was dropped from the reports. */
   isKept = true;

@@ -208,7 +208,7 @@ export function fail(error: unknown): never {
   process.exit(exitCodeOf(error));
 }
 
-/** 2 for a wrong command line, or a wrong value of an option. */
+/** The exit code: 2 for a wrong command line or a wrong value of an option, otherwise 1. */
 export function exitCodeOf(error: unknown): number {
   return error instanceof UsageError ? 2 : 1;
 }

@@ -268,7 +268,7 @@ type Typed = ReturnType<typeof typedValue>;
 
 /**
  * Operators of PostgreSQL's types: arrays, ranges, documents, networks, trees and words of texts. Each is one that an index of its kind
- * can serve. Null for other operators.
+ * can serve. Returns null for other operators.
  */
 function compileTypeOperator(
   { left, operator }: Compared,

@@ -75,7 +75,7 @@ type Show = (shown: ShownPage) => ShownRow;
 
 interface LevelContext {
   readonly scope: Scope;
-  /** Null for the root. */
+  /** The condition that joins the level to its parent, or null at the root. */
   readonly joinedBy: JoinCondition | null;
   readonly changes: RowChanges | null;
   /** Replaces the table. */

@@ -221,7 +221,7 @@ export const OPTIONS = {
   OTEL_SERVICE_NAME: text('lateral', 'Name of the service in traces'),
   OTEL_TRACES_SAMPLER_ARG: ratio(
     '1',
-    'Share of requests (0 to 1) that are traced if they bring no traceparent, which decides otherwise',
+    'Share of requests (0 to 1) that are traced; for a request with a traceparent header, the header decides',
   ),
   QUERY_LIMIT_DEFAULT: integer('100', 1, 2_147_483_647, 'Items per list if a request sets no limit'),
   QUERY_LIMIT_MAX: optional(
@@ -241,7 +241,7 @@ export const OPTIONS = {
   ),
   DIRECTUS_COMPATIBILITY: boolean(
     'false',
-    'Take and answer the names directus_* for system tables, meta.special as a list, and the snapshots, error codes and cookie names of Directus, for tools made for it',
+    'Accept and return the names directus_* for system tables, meta.special as a list, and the snapshots, error codes and cookie names of Directus, for tools made for it',
   ),
   EXPLORER: boolean('true', 'Serve the Explorer, a web interface, at /explorer, and redirect browsers from / to it'),
   GRAPHQL_INTROSPECTION: boolean('true', 'Allow introspection, and serve the schema as SDL and the GraphQL IDE'),
@@ -262,7 +262,7 @@ export const OPTIONS = {
   GRAPHQL_SCHEMA_CACHE_CAPACITY: integer('100', 1, 10_000, 'GraphQL schemas to cache, one per set of permissions'),
   GRAPHQL_ALLOW_LIST: optional(anyText, 'File with a JSON list of GraphQL documents; if set, no others are run'),
   STREAM_ABOVE: integer('10000', 0, 2_147_483_647, 'Lists with a higher limit are streamed row by row'),
-  MAX_RESPONSE_SIZE: size('64mb', 'Largest response that is not streamed, and largest batch of a streamed one'),
+  MAX_RESPONSE_SIZE: size('64mb', 'Largest response that is not streamed, and largest batch of a streamed response'),
   RESPONSE_MEMORY: size(
     '128mb',
     'Memory for large responses that are sent at the same time, per thread; a response that does not fit is a 503',
@@ -347,7 +347,7 @@ export const OPTIONS = {
   LIVE: choice(
     'auto',
     ['auto', 'logical', 'triggers', 'off'],
-    "How live queries learn of changes: logical reads PostgreSQL's log (needs wal_level logical and a role with REPLICATION), triggers installs triggers on the tables that are served, auto reads the log where it can and uses triggers where some are installed, off refuses live queries",
+    "How live queries learn of changes: logical reads PostgreSQL's log (needs wal_level logical and a role with REPLICATION), triggers installs triggers on the tables that are served, auto reads the log if it can and otherwise uses installed triggers, off refuses live queries",
   ),
   LIVE_MAX_WAL: size(
     '1gb',

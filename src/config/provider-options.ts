@@ -18,7 +18,7 @@ export interface UserMapping {
 export interface AuthProvider extends UserMapping {
   readonly issuerUrl: string;
   readonly clientId: string;
-  /** Null for a public client. */
+  /** The secret, or null if the client is public. */
   readonly clientSecret: string | null;
   readonly scope: string;
   /** Additional parameters for the provider's page. */

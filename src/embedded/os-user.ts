@@ -54,7 +54,7 @@ export async function canReach(account: OsUser, path: string): Promise<boolean> 
 export async function openShelter(account: OsUser): Promise<string> {
   if ((await mkdir(SHELTER, { recursive: true })) !== undefined) await chmod(SHELTER, 0o755);
   if (!(await isTrusted(SHELTER))) throw new StartError(`${SHELTER} must belong to root and be writable by root alone`);
-  if (!(await canReach(account, SHELTER))) throw new StartError(`${SHELTER} cannot be entered by "${account.name}"`);
+  if (!(await canReach(account, SHELTER))) throw new StartError(`The user "${account.name}" cannot enter ${SHELTER}`);
   return SHELTER;
 }
 

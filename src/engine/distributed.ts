@@ -75,7 +75,7 @@ function onlyOneValue({ name, shardColumn }: Collection): ServiceError {
   return invalidPayload(reason);
 }
 
-/** Citus can mostly read from one worker what it cannot read from several. Null for other errors. */
+/** Citus can mostly read from one worker what it cannot read from several. Returns null for other errors. */
 export function refusedRead(error: unknown, collections: readonly string[], model: Model): ServiceError | null {
   if (!isRefused(error, model)) return null;
   const named = collections.flatMap((name) => {

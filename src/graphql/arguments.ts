@@ -54,7 +54,7 @@ export function parseQueryArguments(
   return parseQuery(input, context);
 }
 
-/** Keys become those of REST: `item:headings`, `year(date)`. Whatever is not a filter's own key is taken as it is. */
+/** Turns keys into those of REST: `item:headings`, `year(date)`. Values stay as they are. */
 function parseFilterArgument(value: unknown, input: GraphQLInputType): unknown {
   const type = isNonNullType(input) ? input.ofType : input;
   if (isListType(type)) {

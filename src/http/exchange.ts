@@ -114,7 +114,7 @@ export class Exchange {
   replied = false;
   /** As written; 0 before that. */
   status = 0;
-  /** Where it is counted; null until a route is found. */
+  /** The counter of its route, or null until the route is found. */
   routeStats: RequestCounter | null = null;
   readonly begun = performance.now();
   /** How the body of the response is to be compressed; null for not at all. */

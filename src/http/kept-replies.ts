@@ -255,7 +255,7 @@ function mayBeKept(headers: KeptHeaders): boolean {
   );
 }
 
-/** Null for a reply that is not kept: its body is streamed, or so large that it leaves in several pieces. */
+/** Returns null if the reply cannot be kept: its body is streamed, or too large to be sent in one piece. */
 function bodyOf({ status, body }: Reply): Buffer | null {
   if (status === 304) return NOTHING;
   if (status !== 200 || typeof body === 'function' || body.length >= LARGE_BODY_BYTES) return null;

@@ -21,7 +21,7 @@ export interface Reply {
   readonly isConstant?: boolean;
 }
 
-/** Names of collections and errors for clients that know others than the service. */
+/** The names of collections and errors that clients of another API use. */
 export interface EdgeNames {
   /** A segment of a path that names a collection. */
   parameter(name: string): string;

@@ -146,7 +146,7 @@ export class Subscribers implements Rights {
     }
   }
 
-  /** Begins again if rights change, or a session ends, meanwhile. */
+  /** Begins again if permissions change or a login session ends in the meantime. */
   async #resolve(subscriber: Subscriber): Promise<void> {
     const { source } = subscriber;
     try {

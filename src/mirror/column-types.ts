@@ -7,7 +7,7 @@ import { type Column, DATE_TYPES, FIELD_TYPES, type FieldType } from './model.js
 
 export type TypeFacts = Pick<Column, 'base_type' | 'base_schema' | 'is_array' | 'enum_values'>;
 
-/** The type by the database alone. */
+/** The field type that follows from the column, without metadata. */
 export function columnTypeOf(facts: TypeFacts, modifier: number): FieldType {
   if (facts.is_array) return 'unknown';
   if (facts.enum_values) return 'string';
@@ -117,7 +117,7 @@ const BINARY_PRECISIONS: Readonly<Record<string, number>> = { int2: 16, int4: 32
 
 const TEXTS: ReadonlySet<string> = new Set(['string', 'text']);
 
-/** In the order of the numbers PostGIS packs into the modifier. */
+/** The geometry types, in the order of their numbers in the type modifier of PostGIS. */
 const GEOMETRIES: readonly FieldType[] = FIELD_TYPES.filter((type) => type.startsWith('geometry'));
 
 interface Override {

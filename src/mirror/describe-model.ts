@@ -19,7 +19,7 @@ export interface FieldObject {
   readonly collection: string;
   readonly field: string;
   readonly type: string;
-  /** Null for alias fields. */
+  /** The column, or null if the field is an alias. */
   readonly schema: Readonly<Record<string, unknown>> | null;
   /** Null without a metadata row. */
   readonly meta: Readonly<Record<string, unknown>> | null;
@@ -28,7 +28,7 @@ export interface FieldObject {
 export interface CollectionObject {
   readonly collection: string;
   readonly meta: Readonly<Record<string, unknown>> | null;
-  /** Null for folders. */
+  /** The table, or null if the collection is a folder. */
   readonly schema: {
     readonly schema: string;
     readonly name: string;

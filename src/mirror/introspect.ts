@@ -211,7 +211,7 @@ function searchFieldOf(meta: MetadataRow | null, fields: ReadonlyMap<string, Fie
   return field?.column?.base_type === 'tsvector' ? field.name : null;
 }
 
-/** Citus returns nothing of a changed row but its columns: without the row as it is shown there is no revision. */
+/** Citus returns only the columns of a changed row. A revision needs the row as it is shown. */
 function recordOf(wanted: Collection['accountability'], { distributed }: TableFacts): Collection['accountability'] {
   return distributed && wanted === 'all' ? 'activity' : wanted;
 }

@@ -145,7 +145,7 @@ export interface Field {
   readonly type: FieldType;
   /** Special flags of the metadata row (`m2o`, `conceal`, `cast-json`, ...). */
   readonly special: readonly string[];
-  /** Null for alias fields. */
+  /** The column, or null if the field is an alias. */
   readonly column: Column | null;
   readonly relation: Relation | null;
   readonly meta: FieldMeta | null;

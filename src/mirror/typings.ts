@@ -103,7 +103,7 @@ function describeCollection({ collection, type }: TypeProperty, members: Members
   return `${note}export interface ${type} {\n${fields.join('\n')}\n}`;
 }
 
-/** Null for what has no value: groups and presentation. */
+/** Returns null if the field has no value, such as a group. */
 function fieldType(field: Field, collection: Collection, members: Members): string | null {
   const { relation, column } = field;
   const nullable = (types: readonly string[]): string =>

@@ -37,7 +37,7 @@ export interface Grant {
 /** A rule whose filter has become a condition on rows of its collection. */
 export interface PlannedRule {
   readonly where: Condition;
-  /** Null for all. */
+  /** The allowed fields, or null if all are. */
   readonly fields: ReadonlySet<string> | null;
 }
 

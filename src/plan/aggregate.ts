@@ -149,7 +149,8 @@ function planHaving(filter: Filter, collection: Collection, model: Model): Condi
     const conditions = filter.filters.map((each) => planHaving(each, collection, model));
     return conditions.length === 0 ? ALWAYS : { kind: filter.kind, conditions };
   }
-  if (filter.kind !== 'field' || !isOneOf(AGGREGATES, filter.name)) throw invalidQuery('"having" takes aggregates');
+  if (filter.kind !== 'field' || !isOneOf(AGGREGATES, filter.name))
+    throw invalidQuery('"having" takes only aggregates, such as {"count": {"_gt": 1}}');
   const { name } = filter;
   return planHavingOf([], filter.filter, (field) => {
     if (!field && !name.startsWith('count')) throw invalidQuery(`"having": "${name}" needs a field`);

@@ -91,7 +91,7 @@ export interface GroupLevel {
   readonly collection: Collection;
   readonly groups: readonly { readonly name: string; readonly operand: OperandPlan }[];
   readonly aggregates: readonly AggregatePlan[];
-  /** Null for the default: groups first, then one key per function. */
+  /** The keys of a group, or null for the default: groups first, then one key per function. */
   readonly outputs: readonly GroupOutput[] | null;
   readonly where: Condition;
   readonly having: Condition;

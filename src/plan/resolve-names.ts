@@ -41,7 +41,7 @@ export interface Aliased extends Named {
   readonly call: FunctionCall | null;
 }
 
-/** Null for a name that is no alias. The scope of a many-to-any relation may follow an alias as it follows a field: `aliased:headings`. */
+/** Returns null if the name is not an alias. The scope of a many-to-any relation may follow an alias, as it follows a field: `aliased:headings`. */
 export function aliasNamed(
   collection: Collection,
   written: string,

@@ -4,7 +4,7 @@ import { invalidQuery } from '../base/errors.js';
 export const RESOLUTIONS = ['merge', 'ignore'] as const;
 
 export interface OnConflict {
-  /** Null for the key. */
+  /** The columns of a unique index, or null if the key finds the item. */
   readonly columns: readonly string[] | null;
   readonly resolution: (typeof RESOLUTIONS)[number];
 }

@@ -282,7 +282,7 @@ export function parsedRead(request: ReadRequest, values: ValueList, format: Expo
 /** The items as they are have these names too. */
 export const LIVE_VERSIONS: readonly unknown[] = ['main', 'published'];
 
-/** Null for the items as they are. */
+/** The requested content version, or null if the request reads the items themselves. */
 export function readVersion({ version, versionRaw = false }: Input): string | null {
   if (version === undefined || version === null || version === '' || LIVE_VERSIONS.includes(version)) return null;
   if (typeof version !== 'string' || version.includes('\0'))

@@ -82,7 +82,7 @@ function templateOf(
   return isValue ? { parsed, slots } : null;
 }
 
-/** Null for an error: then it takes some values alone. */
+/** Returns null if the text cannot be parsed: the parameter takes only some values. */
 function tryParse(parse: (queryString: string) => Parsed, queryString: string): Parsed | null {
   try {
     return parse(queryString);

@@ -167,7 +167,7 @@ export function refuseKeys(): never {
   throw invalidPayload('"keys" must be a list of keys');
 }
 
-/** Null for what is no key. */
+/** Returns null if the value is not a key. */
 export function readKey(key: unknown): Key | null {
   if (key instanceof Digits) return wholeDigits(key.text) ?? key.text;
   return typeof key === 'string' || (typeof key === 'number' && Number.isFinite(key)) ? key : null;

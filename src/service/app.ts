@@ -105,7 +105,7 @@ export interface Shared {
 
 export interface App {
   readonly router: Router;
-  /** Names of another API that clients use instead of ours, or null. */
+  /** The names of another API that clients use, or null if they use those of the service. */
   readonly names: EdgeNames | null;
   readonly identities: Identities;
   readonly limits: ParseLimits;

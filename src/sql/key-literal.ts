@@ -10,7 +10,7 @@ export function jsonKey(text: string): string {
   return documentOf(text) === undefined ? JSON.stringify(text) : text;
 }
 
-/** Null for an object that is no value of the type. */
+/** Returns null if the object is not a value of the type. */
 export function recordKey(text: string, composite: Composite): string | null {
   const document = text.startsWith('{') ? documentOf(text) : undefined;
   if (!isObject(document)) return text;

@@ -8,7 +8,7 @@ export function joinKey(parts: readonly unknown[]): string {
   return parts.map((part) => String(part).replace(/[\\~]/g, '\\$&')).join('~');
 }
 
-/** Null for what is no key of so many parts. */
+/** Returns null if the text is not a key of `count` parts. */
 export function splitKey(key: string, count: number): string[] | null {
   const parts = key.includes('\\') ? unescaped(key) : key.split('~');
   return parts?.length === count ? parts : null;

@@ -18,7 +18,7 @@ export interface TypeName {
 /** Ten thousand columns have a few dozen types; parsing a name takes a tenth of a millisecond. */
 const known = new LRUCache<string, { readonly type: TypeName | null }>({ max: 500 });
 
-/** Null for what is not the name of a type and nothing else. */
+/** Returns null unless the whole text is the name of a type. */
 export function readTypeName(text: string): TypeName | null {
   const cached = known.get(text);
   if (cached) return cached.type;

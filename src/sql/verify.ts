@@ -1,7 +1,7 @@
 /**
- * The last gate before a new text may run: PostgreSQL's own grammar must read it as exactly one statement of the expected
- * kind that touches tables of the model alone. It guards against mistakes of our compilers, not against user input, which
- * never becomes text; so a refusal here is a broken invariant of ours.
+ * The last check before a new statement may run: PostgreSQL's own grammar must parse it as exactly one statement of the expected
+ * kind that names only tables of the model. The check finds mistakes of the compilers. User input never becomes SQL text, so a
+ * statement that fails here is a defect of the service.
  */
 import { LRUCache } from 'lru-cache';
 import { isRecord, messageOf, propertiesOf } from '../base/narrow.js';
@@ -260,7 +260,7 @@ export function scanTree(tree: string): Names | null {
 
 const NAME = '{"ctename":';
 
-/** Null for anything but a string without escapes. */
+/** Returns null unless a string without escapes is at this position. */
 function stringAt(tree: string, start: number): string | null {
   if (tree[start] !== '"') return null;
   const text = tree.slice(start + 1, tree.indexOf('"', start + 1));

@@ -11,7 +11,7 @@ const knownTrees = new LRUCache<string, { readonly tree: unknown }>({ max: 500 }
 
 const MAX_KNOWN_LENGTH = 200;
 
-/** Null for an expression that is safe to put into a definition, else why it is not. `columns` may be named by it. */
+/** The reason why the expression is not safe in a definition, or null if it is safe. It may name `columns`. */
 export function complaintAbout(text: string, columns: readonly string[]): string | null {
   const target = expressionTree(text);
   if (target === null) return 'it is not a single expression';

@@ -17,7 +17,7 @@ interface SizedStep {
 }
 
 interface Resize {
-  /** Null for a side that follows from the other. */
+  /** The width, or null if it follows from the height. */
   readonly width: number | null;
   readonly height: number | null;
   readonly fit: string;

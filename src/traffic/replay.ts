@@ -12,7 +12,7 @@ import type { RecordedRequest, Traffic } from './traffic-file.js';
 
 export interface ReplayOptions {
   readonly rate: Rate;
-  /** Null for once through the recording. */
+  /** The duration, or null to send the recording once. */
   readonly milliseconds: number | null;
   /** Whether writes are sent too. */
   readonly writes: boolean;

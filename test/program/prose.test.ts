@@ -71,7 +71,7 @@ const PHRASES: readonly (readonly [phrase: RegExp, instead: string])[] = [
   [/\blook(s|ed)? at\b/i, 'check, read'],
 ];
 /** A sentence that begins with one of these words has no named subject, unless it is a question. */
-const BEGINNINGS = [/^(who|whom|whose|what|whoever|null where|null if|the same for)\b/i, /^Of\b/];
+const BEGINNINGS = [/^(who|whom|whose|what|whoever|null where|null if|null for|the same for)\b/i, /^Of\b/];
 
 /** A block, or lines that follow each other. */
 const COMMENT = /^[ \t]*(?:\/\*[\s\S]*?\*\/|(?:\/\/.*\n[ \t]*)+)/gm;

@@ -6,7 +6,7 @@ import { me, stopViewing, viewAs, viewWith } from './state';
 import { Button, Popover } from './ui';
 
 interface Choice {
-  /** Null for the administrator. */
+  /** The value of the header, or null if the administrator views as themselves. */
   readonly value: string | null;
   readonly label: string;
   readonly group: string;

@@ -122,7 +122,7 @@ async function disableOther({ parameters }: ActionRequest, { logins }: AccountSe
   return {};
 }
 
-/** Without a mail: the administrator gives the link to the user. */
+/** Sends no mail: the administrator passes the link to the user. */
 async function postPasswordToken({ parameters }: ActionRequest, services: AccountServices): Promise<ActionResult> {
   const [key = ''] = parameters;
   const data = UUID_PATTERN.test(key) ? await issuePasswordToken(key, services) : null;

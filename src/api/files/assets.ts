@@ -294,7 +294,7 @@ function presetOf(parameters: Parameters, settings: FileSettings): Parameters {
     throw invalidQuery('Images can be transformed by "key" only');
   }
   const preset = systemPreset(String(key)) ?? (mode === 'none' ? null : ownPreset(key, settings.storage_asset_presets));
-  if (!preset) throw invalidQuery(`Key "${key}" isn't configured`);
+  if (!preset) throw invalidQuery(`The key "${key}" is not a configured transformation`);
   return preset;
 }
 

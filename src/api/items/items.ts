@@ -185,7 +185,7 @@ function hasTag({ method }: Exchange): boolean {
   return method !== 'SEARCH' && method !== 'POST';
 }
 
-/** A strong tag of the bytes: a client that has them already is spared the transfer. */
+/** The reply with a strong tag of the bytes, or 304 if the client has them already. */
 export function taggedReply(exchange: Exchange, cell: Buffer, isBare = false): Reply {
   const { body: whole, row } = hasTag(exchange) ? withoutRow(cell) : { body: cell, row: '' };
   const body = isBare ? withoutEnvelope(whole) : whole;

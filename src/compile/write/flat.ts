@@ -66,7 +66,7 @@ const [SETS, NUMBER] = [alias('q'), alias('n')] as const;
 /** The receipt of a request with an Idempotency-Key, and the key that is made before the row. */
 const [TAKEN, MADE] = [alias('p'), alias('m')] as const;
 
-/** A row that the database left out would shift the answers of those behind it. */
+/** Fails if the database wrote fewer rows than were sent: the answers are matched by position. */
 const ALL_WRITTEN = sql` where case when (select count(*) from ${WRITTEN}) = (select count(*) from ${SETS}) then true
   else service_raise('missing') end`;
 

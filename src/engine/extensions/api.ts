@@ -65,7 +65,7 @@ export interface LogEvent {
 
 /** A committed change of an item, by whatever program. `resync`: changes of the collection, or of all, may have been missed. */
 export interface ChangeEvent {
-  /** Null for all. */
+  /** The collection, or null if changes of all collections may have been missed. */
   readonly collection: string | null;
   readonly action: 'create' | 'update' | 'delete' | 'resync';
   readonly key: string | null;

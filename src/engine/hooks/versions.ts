@@ -22,7 +22,7 @@ import { bringsRows, type Change, type HookedWrite, refuseUpserts, valuesOf, typ
 
 interface NewVersion {
   readonly collection: string;
-  /** Null for the draft of a new item. */
+  /** The key of the item, or null if the version is the draft of a new one. */
   readonly item: string | null;
   readonly key: string;
   readonly hash: string | null;

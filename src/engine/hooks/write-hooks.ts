@@ -129,7 +129,7 @@ async function checkShares(write: HookedWrite, change: Change): Promise<void> {
   for (const row of change.rows) {
     const values = valuesOf(change, row);
     const stray = [...values.keys()].find((name) => !allowed.has(name));
-    if (stray !== undefined) throw invalidPayload(`"${stray}" is not allowed`);
+    if (stray !== undefined) throw invalidPayload(`"${stray}" of a share cannot be written`);
     if (change.action === 'create') await checkNewShare(write, change, row);
   }
 }

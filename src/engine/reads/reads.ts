@@ -534,7 +534,7 @@ function needOf({ need, compiled }: PreparedRead): ReadNeed | null {
   return compiled.primaryOnly ? null : (need ?? null);
 }
 
-/** A value that does not fit its type is 403 if it is the key. With several values that is not known, and it is 400. */
+/** A value that does not fit its type is 403 if it is the key, and 400 otherwise. With several values, the wrong one is unknown, so it is 400. */
 function useOf({ result, statement }: CompiledRead): 'key' | 'query' {
   return result === 'item' && statement.parameters.length === 1 ? 'key' : 'query';
 }

@@ -111,7 +111,7 @@ interface KnownStatement {
 
 /** A flat write with its values. */
 export interface FlatCall {
-  /** Null for a deletion. */
+  /** The plan, or null if the write is a deletion. */
   readonly planned: PlannedWrite | null;
   readonly statement: TransactionStatement;
   readonly batchText: string | null;
@@ -300,7 +300,7 @@ export class WriteCompiler {
     };
   }
 
-  /** Null for a shape that needs the chain. */
+  /** Returns null if the shape needs the chain. */
   #findFlat(shape: string, model: Model, writer: Writer, compile: () => FlatStatement | null): CompiledWrite | null {
     if (this.#chained.has(shape)) return null;
     const known = model === this.#mirror.model ? this.#statements.find(shape) : undefined;
@@ -405,7 +405,7 @@ export class WriteCompiler {
     return data.map((item) => keyOfRow(collection, item));
   }
 
-  /** Null for keys. */
+  /** Returns null if keys select the items. */
   parseSelected(collection: Collection, selected: Selected): Parsed | null {
     if (selected.kind !== 'query') return null;
     return parseSelection(collection.name, selected.query, keyNames(collection), this.limits.parse);

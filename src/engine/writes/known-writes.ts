@@ -27,7 +27,7 @@ export interface FlatPayload {
   /** Identifies the permissions of the caller at the time of the attempt. */
   readonly permissions: string;
   readonly data: Input;
-  /** Null for a new item. */
+  /** The key of the item, or null if it is new. */
   readonly key: Key | null;
 }
 
@@ -59,7 +59,7 @@ function payloadOf(
   return { text, permissions, data, key };
 }
 
-/** The kind of a value: a value, null, or an operator with a plain operand. Null for all others. */
+/** The kind of a value: a value, null, or an operator with a plain operand. Returns null for all others. */
 function markOf(value: unknown, mayOperate: boolean): string | null {
   if (value === undefined) return null;
   if (typeof value !== 'object' || value === null) return value === null ? ':' : '=';

@@ -261,8 +261,8 @@ interface Candidate {
 
 /**
  * The refusal of a domain, with the field: PostgreSQL names only the domain. It checks a value of the domain itself when the row is
- * written, and one inside an array or composite value when that is parsed: the routine in the error says which. Null for other errors, and if the
- * payload has no value of the domain.
+ * written, and one inside an array or composite value when that is parsed: the routine in the error says which. Returns null for other
+ * errors, and if the payload has no value of the domain.
  */
 function domainRefusal(error: unknown, { plan, input, paths }: PlannedWrite): ServiceError | null {
   const refused = refusedByDomain(error);

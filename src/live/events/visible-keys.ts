@@ -46,7 +46,7 @@ export class VisibleKeys {
     return this.relatedChanges !== this.checkedChanges;
   }
 
-  /** Rights have changed, or are known for the first time. `visible`: what the caller sees now, before the log has reported all of it. */
+  /** Applies the permissions, at first and after each change. `visible` has the keys that the caller sees now, before the log has reported all of them. */
   see(visible: Set<string> | null, showsKeys: boolean): void {
     const before = this.visible;
     const isFirst = this.#showsKeys === null;

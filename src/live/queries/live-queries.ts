@@ -358,7 +358,7 @@ function wantedByAny(each: readonly (readonly boolean[] | null)[]): readonly boo
 
 /** Milliseconds behind the log from which on live answers are too late. */
 const MAX_LAG_MS = 10_000;
-/** The part of the allowed WAL beyond which something keeps the slot from being replaced. */
+/** The share of the allowed WAL above which the health check reports the slot: by then it should have been replaced. */
 const MANY = 1 / 4;
 
 /** The part of /server/health about live queries: the source of changes, the lag, and the WAL that PostgreSQL keeps. */

@@ -47,7 +47,7 @@ interface LockRow {
   readonly is_overfull: boolean;
 }
 
-/** The trigger compares the number with that of the newest change, and notifies unless the service looks for changes by itself. */
+/** Stores the number of the newest change that was read, and whether the service polls. The trigger notifies only if it does not. */
 const TELL = withCatalog(`
 select setval((quote_ident($1::text) || '.service_webhook_drained')::regclass, $2::bigint),
   setval((quote_ident($1::text) || '.service_webhook_looking')::regclass, 1, $3::boolean)`);

@@ -76,7 +76,7 @@ export function isMadeByDatabase(collection: Collection, field: Field): boolean 
   return (field.column?.is_generated === true || field.column?.identity === 'always') && !isKey(collection, field);
 }
 
-/** Whether the value is not to be written: the statement compares it with that of the item, as the caller may read it. */
+/** Whether the statement compares the value with the item's own, as the caller may read it, instead of writing it. */
 export function keepsValue(
   row: Row,
   field: Field,

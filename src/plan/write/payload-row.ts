@@ -77,7 +77,7 @@ export interface WritePlanContext {
   readonly maxRows: number | null;
   readonly variables: WriteVariables;
   readonly author: Author;
-  /** Null for callers who may write everything. */
+  /** The permissions, or null if the caller may write everything. */
   readonly access: Access | null;
   /** Items may lack required values: the plan only checks the values that they have, and is not executed. */
   readonly isPartial?: boolean;

@@ -144,7 +144,7 @@ export class Rows {
     return (field.column?.is_nullable === false && !field.column.is_filled) || isNullablePart(collection, field);
   }
 
-  /** The value that a payload gives a part of a known key: it must be the same. */
+  /** Checks that the value which a payload gives a part of a known key is the same. */
   claim(row: Row, field: Field, columnValue: ColumnValue, path: string): void {
     const part = row.key === null ? undefined : keyPart(row.collection, row.key, field);
     if (columnValue.kind === 'value' && String(givenPart(field, columnValue.value)) === part) return;

@@ -55,7 +55,7 @@ export interface RowGuard {
 
 /** A condition of written values. It does not apply to fields that the payload leaves out. */
 export interface Validation {
-  /** Null for new and changed rows. */
+  /** The rows that are checked, or null if new and changed rows are. */
   readonly on: 'insert' | 'update' | null;
   readonly condition: Condition;
   /** For the error. */

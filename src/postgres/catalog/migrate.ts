@@ -161,7 +161,7 @@ const LOCATIONS = withCatalog(`
     ) = array['name text', 'applied_at timestamp with time zone']
   order by namespace.nspname`);
 
-/** Null for tables in the schema that they are about, and for those of earlier versions, which knew no other location. */
+/** The schema that the tables in `location` describe, or null if it is `location` itself, as in earlier versions. */
 async function mirroredBy(session: Session, location: string): Promise<string | null> {
   const text = withCatalog("select to_jsonb(found) ->> 'mirrors' as mirrors from service_schema found");
   const [row] = await session.query(qualify(text, location));

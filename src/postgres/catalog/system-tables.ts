@@ -35,7 +35,7 @@ export function systemTables(): ReadonlySet<string> {
   return tables;
 }
 
-/** Our files are written so that a line begins with each of them: the grammar is not loaded this early. */
+/** Each `create table` of a migration begins a line, so a pattern finds it: the grammar is not loaded this early. */
 export function tablesOf({ text }: SystemFile): string[] {
   return [...text.matchAll(/^create (?:unlogged )?table (\w+)/gm)].map(([, name = '']) => name);
 }

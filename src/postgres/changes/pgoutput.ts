@@ -23,7 +23,7 @@ export type LoggedRow = readonly (string | null | undefined)[];
 export interface LoggedChange {
   readonly table: LoggedTable;
   readonly action: 'create' | 'update' | 'delete' | 'truncate';
-  /** The former row. Null for an update that keeps the key, if PostgreSQL sends no other former values. */
+  /** The former row, or null if an update keeps the key and PostgreSQL sends no other former values. */
   readonly before: LoggedRow | null;
   readonly after: LoggedRow | null;
 }

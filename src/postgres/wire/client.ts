@@ -35,7 +35,7 @@ interface ClientOptions {
   readonly max: number;
   /** Statements written behind a running one. In the pool of reads a slow one would hold up fast ones; a session has no neighbours. */
   readonly max_pipeline: number;
-  /** Null for connections that must not be renewed in the middle of a transaction. */
+  /** Set to null if a connection must not be renewed during a transaction. */
   readonly max_lifetime?: null;
   readonly onclose?: () => void;
   readonly socket?: () => Promise<Socket>;

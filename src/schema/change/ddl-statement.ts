@@ -120,7 +120,7 @@ export type MetadataStep =
   /** Removes the field from all rows of metadata. */
   | Readonly<{ kind: 'forget-field'; collection: string; field: string }>
   | Readonly<{ kind: 'forget-collection'; collection: string }>
-  /** Deletes the row of metadata alone. */
+  /** Deletes only the row of metadata. */
   | Readonly<{ kind: 'drop-collection-row'; collection: string }>
   | Readonly<{ kind: 'drop-field-row'; collection: string; field: string }>
   | Readonly<{ kind: 'save-function'; name: string; values: Meta }>
@@ -131,7 +131,7 @@ export type MetadataStep =
 export interface PolicyPermission {
   readonly collection: string;
   readonly action: string;
-  /** Null for none. */
+  /** The fields, or null if there are none. */
   readonly fields: readonly string[] | null;
   readonly permissions: Readonly<Record<string, unknown>> | null;
   readonly validation: Readonly<Record<string, unknown>> | null;

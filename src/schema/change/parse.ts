@@ -46,7 +46,7 @@ export interface CreateCollection {
 
 interface NewTable {
   readonly comment: string | null;
-  /** The schema that it is made in, and its name there; the first one and the collection's where they are not said. */
+  /** The schema and the name of the table. By default these are the first served schema and the collection's name. */
   readonly schema?: string | undefined;
   readonly name?: string | undefined;
   readonly fields: readonly NewField[];
@@ -91,7 +91,7 @@ export interface RelationChange {
 }
 
 export interface NewRelation extends RelationChange {
-  /** Null for many-to-any. */
+  /** The other collection, or null if the relation is many-to-any. */
   readonly related: string | null;
 }
 

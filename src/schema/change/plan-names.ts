@@ -34,7 +34,7 @@ export function checkNewName(name: string): void {
   if (name.startsWith('%')) throw invalidPayload('A name cannot begin with %');
 }
 
-/** Schema and name of a new table. Null for the first schema and the collection's own name, where every table is made by default. */
+/** The schema and name of a new table, or null for the defaults: the first schema and the collection's name. */
 export function qualifiedNameOf(
   collection: string,
   { schema, name }: { readonly schema?: string | undefined; readonly name?: string | undefined },

@@ -428,7 +428,7 @@ function valuesByType(fields: readonly FieldEntry[]): EnumValues[] {
     if (!schema?.enum_values || type === null) continue;
     const former = types.get(enumKey(type));
     if (former && JSON.stringify(former[1]) !== JSON.stringify(schema.enum_values))
-      throw invalidPayload(`The fields of type "${type.name}" do not agree on its values`);
+      throw invalidPayload(`The fields of type "${type.name}" list different values for it`);
     types.set(enumKey(type), [type, schema.enum_values]);
   }
   return [...types.values()];

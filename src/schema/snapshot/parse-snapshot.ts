@@ -51,7 +51,7 @@ export interface CollectionEntry {
   readonly collection: string;
   /** The row of metadata, or null if there is none. */
   readonly meta: Meta | null;
-  /** Null for a folder. */
+  /** The table, or null if the collection is a folder. */
   readonly schema: SnapshotTable | null;
 }
 
@@ -86,7 +86,7 @@ export interface FieldEntry {
   readonly field: string;
   readonly type: FieldType;
   readonly meta: Meta | null;
-  /** Null for an alias field. */
+  /** The column, or null if the field is an alias. */
   readonly schema: SnapshotColumn | null;
 }
 
@@ -111,7 +111,7 @@ export interface SnapshotColumn {
 export interface RelationEntry {
   readonly collection: string;
   readonly field: string;
-  /** Null for many-to-any. */
+  /** The other collection, or null if the relation is many-to-any. */
   readonly related_collection: string | null;
   readonly meta: Meta | null;
   /** Null without a foreign key. */
@@ -200,7 +200,7 @@ export function policiesOnly(snapshot: Snapshot): Snapshot {
   return { version: PARTIAL_VERSION, ...parts, collections: [], fields: [], relations: [] };
 }
 
-/** A part of a snapshot: some collections with their fields and the relations that begin there. Null for all, or for none. */
+/** A part of a snapshot: some collections with their fields and the relations that begin there, or null. */
 export function selectCollections(
   snapshot: Snapshot,
   included: readonly string[] | null,

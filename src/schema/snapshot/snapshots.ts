@@ -282,7 +282,7 @@ async function executeWithPolicies(draft: Draft, steps: readonly DdlStatement[],
   await checkAdministrators();
 }
 
-/** PostgreSQL would name a missing type but not its column; snapshots hold no domains and composite types. */
+/** PostgreSQL's error would name a missing type, but not its column. Snapshots contain no domains or composite types. */
 async function checkTypes(draft: Draft, steps: readonly DdlStatement[]): Promise<void> {
   const needed = neededTypes(steps);
   if (needed.length === 0) return;

@@ -10,11 +10,11 @@ export interface Permission {
   readonly policy: string;
   readonly collection: string;
   readonly action: Action;
-  /** Null for all rows. */
+  /** The row rule, or null if it grants all rows. */
   readonly permissions: FilterJson | null;
   readonly validation: FilterJson | null;
   readonly presets: Readonly<Record<string, unknown>> | null;
-  /** Null for none, `*` for all. */
+  /** The fields, with `*` for all, or null if there are none. */
   readonly fields: readonly string[] | null;
 }
 

@@ -31,7 +31,7 @@ export interface Verdict {
 }
 
 export interface Question {
-  /** Null for the public. */
+  /** The user, or null if the caller is the public. */
   readonly user: User | null;
   readonly action: Action;
   readonly collection: string;

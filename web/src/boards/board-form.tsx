@@ -8,7 +8,7 @@ import { ErrorBox, FormDialog } from '../ui';
 import { createBoard, renameBoard } from './boards';
 
 interface BoardFormProps {
-  /** Null for a new one. */
+  /** The board, or null if it is new. */
   readonly board: { readonly id: string; readonly name: string; readonly note: string | null } | null;
   readonly onClose: () => void;
   readonly onSaved: (id: string) => void;

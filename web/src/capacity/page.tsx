@@ -17,7 +17,7 @@ type Tab = keyof typeof TABS;
 export interface Opened {
   readonly name: string;
   readonly recording: Recording;
-  /** Null for a file that was opened. */
+  /** The text of the report, or null if a file was opened. */
   readonly text: string | null;
 }
 

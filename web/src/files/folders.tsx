@@ -120,7 +120,7 @@ function FolderLink({ id, name, chosen, depth, onDropped }: LinkProps): JSX.Elem
 }
 
 interface FormProps {
-  /** Null for a new folder. */
+  /** The folder, or null if it is new. */
   readonly folder: Folder | null;
   readonly parent: string;
   readonly folders: readonly Folder[];

@@ -136,7 +136,7 @@ function allowance({ admin_access, app_access, enforce_tfa, permissions }: Polic
 }
 
 interface PolicyFormProps {
-  /** Null for a new policy. */
+  /** The policy, or null if it is new. */
   readonly policy: PolicyRow | null;
   readonly onClose: () => void;
   readonly onChanged: () => Promise<void>;

@@ -114,7 +114,7 @@ function policyNames({ policies }: RoleRow, directory: Directory): string {
 }
 
 interface RoleFormProps extends TabProps {
-  /** Null for a new role. */
+  /** The role, or null if it is new. */
   readonly role: RoleRow | null;
   readonly parent: string;
   readonly onClose: () => void;

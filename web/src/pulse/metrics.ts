@@ -127,7 +127,7 @@ function countRoutes({ samples }: Reading): RouteCounts {
 export interface Point {
   /** Milliseconds. */
   readonly at: number;
-  /** Null for the first one, which has no predecessor. */
+  /** The figures, or null in the first sample, which has no predecessor. */
   readonly figures: Figures | null;
   readonly lags: ReadonlyMap<string, number>;
   readonly routes: RouteCounts;

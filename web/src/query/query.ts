@@ -6,7 +6,7 @@ export interface Level {
   readonly fields: readonly Node[];
   readonly filter: Group;
   readonly sort: readonly string[];
-  /** Null for the default limit. */
+  /** The limit, or null if the default applies. */
   readonly limit: number | null;
   readonly search: string;
 }

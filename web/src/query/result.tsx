@@ -22,7 +22,7 @@ interface ResultProps {
   readonly query: Query;
   readonly answer: Answer<unknown>;
   readonly rows: readonly Row[];
-  /** Null for a result that is not live. */
+  /** The live updates, or null if the result is not live. */
   readonly updates: Updates | null;
 }
 

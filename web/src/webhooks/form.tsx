@@ -11,7 +11,7 @@ import { ErrorBox, FormDialog } from '../ui';
 import { changeWebhook, createWebhook, type Definition, EVENTS, type Webhook } from './webhooks';
 
 interface WebhookFormProps {
-  /** Null for a new one. */
+  /** The webhook, or null if it is new. */
   readonly webhook: Webhook | null;
   readonly onClose: () => void;
   /** The secret is null if it was not shown. */

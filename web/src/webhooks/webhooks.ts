@@ -11,7 +11,7 @@ export interface Definition {
   readonly collections: readonly string[];
   readonly events: readonly string[];
   readonly filter: FilterJson | null;
-  /** Null for all. */
+  /** The fields, or null if all are sent. */
   readonly fields: readonly string[] | null;
   readonly headers: Readonly<Record<string, string>> | null;
   /** The body that is sent instead of the usual one, or null. */
