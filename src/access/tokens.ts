@@ -135,7 +135,7 @@ export class Tokens implements AccessVerifier {
       const options = { algorithms: [ALGORITHM], issuer: ISSUER, requiredClaims: ['exp'] };
       return (await jwtVerify(token, this.#key, options)).payload;
     } catch (error) {
-      // The signature is checked before the claims: only a token of ours can be expired.
+      // The signature is checked before the claims: only a token that the service signed can be expired.
       throw error instanceof errors.JWTExpired ? tokenExpired() : invalidToken();
     }
   }

@@ -426,7 +426,7 @@ function relationRows(places: Installations): Copy {
 const OWN_COLUMNS = readSql('adopt', 'own-columns.sql');
 const REFERENCES = readSql('adopt', 'references.sql');
 
-/** Adds the columns that a project has added to system tables of theirs; returns their names. */
+/** Adds the columns that a project has added to system tables of Directus, and returns their names. */
 async function addOwnColumns(
   session: Session,
   { schema, system, tables }: Installations,

@@ -1,6 +1,6 @@
 /**
- * Rows of theirs become rows of ours: what is missing is inserted, what differs is updated, and nothing is written where nothing
- * differs, so that a second run changes nothing, not even the version of the schema.
+ * Copies rows of Directus to the system tables: inserts missing rows and updates rows that differ. It writes nothing else, so a
+ * second run changes nothing, not even the schema version.
  */
 import type { Session } from '../postgres/pools/sessions.js';
 import { expression, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
@@ -13,7 +13,7 @@ export interface Copy {
   readonly key: readonly string[];
   /** The condition of the unique index over the key, where it has one. */
   readonly keyWhere?: Fragment;
-  /** By column of ours; the expressions name the row of theirs `old`. */
+  /** Expressions by column of the system table. They name the row of Directus `old`. */
   readonly values: ReadonlyMap<string, Fragment>;
   /** `from ... old where ...` */
   readonly from: Fragment;
@@ -91,7 +91,7 @@ export async function copyRows(session: Session, places: Installations, copy: Co
   return counts;
 }
 
-/** The rows of theirs as our table wants them. */
+/** The rows of Directus with the columns of the system table. */
 function selectOf(
   { key, values, from, first }: Copy,
   columns: ReadonlyMap<string, SourceColumn> | undefined,

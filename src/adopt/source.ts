@@ -24,7 +24,7 @@ export type Columns = ReadonlyMap<string, SourceColumn>;
 export interface Installations {
   /** The schema of their tables. */
   readonly schema: string;
-  /** The schema of ours. */
+  /** The schema of the service's system tables. */
   readonly system: string;
   readonly major: 10 | 11 | 12;
   /** Theirs and ours, by the names of tables. */
@@ -87,7 +87,7 @@ export function hasColumn({ tables }: Installations, table: string, column: stri
   return tables.get(table)?.has(column) === true;
 }
 
-/** A table of theirs. */
+/** A system table of Directus. */
 export function theirs({ schema }: Pick<Installations, 'schema'>, name: string): Fragment {
   return identifier(schema, `directus_${name}`);
 }
@@ -99,7 +99,7 @@ export function ours({ system }: Pick<Installations, 'system'>, name: string): F
 
 const NO_CALLER = { user: null, role: null, roles: [], policies: [] };
 
-/** The rows of a statement of ours. */
+/** Runs a statement and returns its rows. */
 export async function run<Row>(session: Session, fragment: Fragment): Promise<Row[]> {
   const { text, parameters } = statement(fragment);
   return session.query<Row>(text, bind(parameters, [], NO_CALLER));
@@ -114,7 +114,7 @@ export function constant(value: string): Fragment {
   return sql`${parameter({ kind: 'constant', value })}::text`;
 }
 
-/** Whether a name is that of a system table of theirs. */
+/** Whether the name is that of a system table of Directus. */
 export function isSystemName(name: Fragment): Fragment {
   return sql`${name} like 'directus\\_%'`;
 }

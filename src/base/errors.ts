@@ -1,6 +1,6 @@
 /**
- * The error catalogue: every error a client can meet, with its public code and HTTP status. A `ServiceError` is always the
- * caller's or the environment's doing; a broken invariant of ours is a plain `Error` and becomes INTERNAL_SERVER_ERROR.
+ * The error catalogue: every error that a client can get, with its public code and HTTP status. The request or the environment
+ * causes a `ServiceError`. A defect of the service is a plain `Error` and becomes INTERNAL_SERVER_ERROR.
  */
 const STATUSES = {
   FAILED_VALIDATION: 400,

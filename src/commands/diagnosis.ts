@@ -85,7 +85,7 @@ export interface Examined {
   readonly model: Model;
   /** Rows of service_functions. */
   readonly declared: readonly MetadataRow[];
-  /** Whether the service's own tables are there. */
+  /** Whether the service's own tables exist. */
   readonly installed: boolean;
   readonly unindexed: readonly Unindexed[];
   readonly others: readonly OtherSchema[];

@@ -278,7 +278,7 @@ interface Policy {
 
 /**
  * The part about DATABASE_CALLER: the login, the database roles of callers, and the policies of row-level security. `installed`: whether
- * the service's own tables are there.
+ * the service's own tables exist.
  */
 async function examineCallers(config: Config, database: Database, installed: boolean): Promise<readonly Finding[]> {
   const { DATABASE_CALLER: mode } = config;

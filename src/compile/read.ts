@@ -224,8 +224,8 @@ function compileCount(level: Level, filtered: boolean, scope: Scope): Fragment {
 }
 
 /**
- * Counts no further than EXACT_ROWS. Where there are more, a function of the service asks the planner, inside the statement, for the
- * same rows with the same values: the query is a constant of ours, its values are the elements of one parameter.
+ * Counts up to EXACT_ROWS. If there are more, a function of the service asks the planner, inside the statement, for an estimate of the
+ * same rows. The query is a constant of the statement, and its values are the elements of one parameter.
  */
 function estimateRows(level: Level, scope: Scope): Fragment {
   const [some, counted, number] = [alias(`t${scope.next()}`), alias(`t${scope.next()}`), alias('n')];

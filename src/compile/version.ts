@@ -123,7 +123,7 @@ export function changesOfOne(
   return { existing: { document: () => sql`(${entry})` }, made: madeRows(target, list) };
 }
 
-/** The same of a list; `stays` says which of the rows that are there belong to it. */
+/** As above, for a list. `stays` selects the existing rows that belong to it. */
 export function changesOfList(
   changes: Fragment,
   name: string,

@@ -58,7 +58,7 @@ export async function openShelter(account: OsUser): Promise<string> {
   return SHELTER;
 }
 
-/** A real folder of ours (root's, when we are root) that nobody else can write to. */
+/** Whether it is a real folder that the process's user owns and nobody else can write to. */
 export async function isTrusted(folder: string): Promise<boolean> {
   const stats = await lstat(folder);
   return stats.isDirectory() && stats.uid === (process.getuid?.() ?? stats.uid) && (stats.mode & 0o022) === 0;

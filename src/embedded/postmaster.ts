@@ -1,6 +1,6 @@
 /**
- * The life of one server process: started on a cluster, awaited until it takes connections, stopped. Also the end of a
- * server that a killed run of ours has left behind on the same cluster.
+ * Starts one server process on a cluster, waits until it accepts connections, and stops it. Also stops a server that a killed
+ * run of the service left behind on the same cluster.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { constants } from 'node:fs';
@@ -53,7 +53,7 @@ const EXIT_TIMEOUT = 3_000;
 const ORPHAN_TIMEOUT = 5_000;
 const LOG_LIMIT = 10 * 1024 * 1024;
 const IMPOSSIBLE_PID = 2_147_483_647;
-/** As root we write where less trusted accounts can: never through a link of theirs. */
+/** Root writes to folders that less trusted users can write to, and must not follow their links. */
 const NO_FOLLOW = constants.O_NOFOLLOW ?? 0;
 
 /** Detached: an interrupt typed into our terminal must reach the service alone, which stops the server after its last user. */

@@ -33,7 +33,7 @@ export interface RootTypes {
 
 export type TypeMap = Record<string, GraphQLNamedType>;
 
-/** A small query type for the constructor of graphql-js, which would collect the types of ours. */
+/** A small query type for the constructor of graphql-js, which would collect all types of the real one. */
 export const PLACEHOLDER = new GraphQLObjectType({ name: 'Query', fields: { _empty: { type: VOID_SCALAR } } });
 
 /** A schema with root types and a map of types of our own. */

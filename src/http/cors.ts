@@ -49,8 +49,8 @@ const HARMLESS = new Set(['GET', 'HEAD', 'SEARCH', 'OPTIONS']);
 
 /**
  * Makes a check that throws for a request with cookies that another site may have forged. Browsers send cookies with requests of other sites too.
- * Besides SameSite, a request that changes something and relies on a cookie of ours has to come from our own origin, or from one
- * that CORS allows.
+ * In addition to SameSite, a write that relies on a cookie of the service must come from its own origin, or from one that CORS
+ * allows.
  */
 export function createOriginCheck(config: Config): (exchange: Exchange) => void {
   const allowed = config.CORS_ENABLED ? originTest(config.CORS_ORIGIN) : () => false;

@@ -35,7 +35,7 @@ export interface EdgeNames {
 
 export type ErrorText = Pick<ServiceError, 'message' | 'extensions'> & { readonly code: string };
 
-/** The handler responds by itself, when the result is there: without a promise it is faster. */
+/** The handler responds by itself when the result arrives: this is faster than a promise. */
 export const DEFERRED = Symbol('deferred');
 
 export type Outcome = Reply | typeof DEFERRED | Promise<Reply | typeof DEFERRED>;
@@ -98,7 +98,7 @@ const TOO_SLOW = serviceUnavailable('database', 'It took too long to answer', { 
 export function publicError(error: unknown): ServiceError {
   // The stack overflows if a request is nested too deeply.
   if (error instanceof RangeError) return invalidPayload('The request is nested too deeply');
-  // A statement of a client that runs too long was said to be so: this is one of ours.
+  // Slow statements of clients have their own error. This is one of the service's own statements.
   if (propertiesOf(error)['code'] === '57014') return TOO_SLOW;
   const mapped = error instanceof ServiceError ? error : fromDatabase(error, 'query');
   return mapped instanceof ServiceError && (mapped === error || mapped.code === 'SERVICE_UNAVAILABLE')

@@ -61,7 +61,7 @@ function parseLevel(input: Input, prefix: '' | '_', parent: ParseContext, depth:
   };
 }
 
-/** How a parameter that is either on or off is turned off, by REST or in JSON; one that is there is on otherwise. */
+/** Whether the value turns a switch off, in REST or JSON. Any other value turns it on. */
 export function isFalse(value: unknown): boolean {
   return isOneOf(['false', '0', false, 0], value);
 }
@@ -203,7 +203,7 @@ function parseCursor(input: unknown, context: ParseContext): Query['cursor'] {
         return { slot: context.values.add(list as readonly string[]), nulls: list.map((each) => each === null) };
       }
     } catch {
-      // Answered below: whatever was wrong with it, it is not one of ours.
+      // The error below covers every cursor that the service did not issue.
     }
   }
   throw invalidQuery('"cursor" is not a cursor of this service');

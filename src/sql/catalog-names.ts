@@ -1,7 +1,7 @@
 /**
- * Texts of ours name operators and functions as people write them: `a = b`, `lower(x)`. PostgreSQL looks such names up in every
- * schema of the search path, where a better match than its own may be: of an extension, or of a role that may create in `public`.
- * So they are sent as `operator(pg_catalog.=)` and `pg_catalog.lower`. docs/decisions/qualified-names.md has the rule.
+ * The service's own statements are written with plain operators and functions: `a = b`, `lower(x)`. PostgreSQL looks such names up in every
+ * schema of the search path. An extension, or a role that may create objects in `public`, can add a better match there. So the service
+ * sends them as `operator(pg_catalog.=)` and `pg_catalog.lower`. docs/decisions/qualified-names.md has the rule.
  */
 
 /** Literals, quoted names, comments and qualified names stay as they are. */
@@ -45,7 +45,7 @@ const OPERATORS: Readonly<Record<string, string>> = {
   'not ilike': '!~~*',
 };
 
-/** `a = b` becomes `a operator(pg_catalog.=) b`, `lower(a)` becomes `pg_catalog.lower(a)`. Only for texts of ours; `kept` stay. */
+/** `a = b` becomes `a operator(pg_catalog.=) b`, `lower(a)` becomes `pg_catalog.lower(a)`. Only for the service's own statements; names in `kept` stay. */
 export function withCatalog(text: string, kept: ReadonlySet<string> = new Set()): string {
   return text.replace(TOKENS, (token, offset: number) => {
     if (kept.has(token)) return token;

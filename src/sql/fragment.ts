@@ -94,7 +94,7 @@ export function quoteLiteral(name: string): string {
   return name.includes('\\') ? ` E${quoted.replaceAll('\\', '\\\\')}` : quoted;
 }
 
-/** A number of ours (a default limit, a position): constants give the planner better estimates than parameters do. */
+/** A number that the service chooses, such as a default limit: constants give the planner better estimates than parameters do. */
 export function integerLiteral(value: number): Fragment {
   if (!Number.isSafeInteger(value)) throw new Error('not an integer');
   // In parentheses, since a minus sign behind another one would begin a comment.

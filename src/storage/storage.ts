@@ -24,7 +24,7 @@ interface StoredName {
 }
 
 export interface FileStorage {
-  /** All or nothing: the name exists when all bytes are there for good. Answers how many there were. */
+  /** Stores all bytes or none: the name exists only once all bytes are durable. Returns their number. */
   write(name: string, bytes: AsyncIterable<Buffer>): Promise<number>;
   /** `recorded` is what the row says, where asking would cost a request. Returns null if there is no such name. */
   sizeOf(name: string, recorded: number | null): Promise<number | null>;

@@ -81,7 +81,7 @@ async function runGroup(
   }
 }
 
-/** A schema, table, function, type or constraint that is there already: the service's own, or one that another statement has made. */
+/** Errors for a schema, table, function, type or constraint that exists already: the service or another statement has created it. */
 const EXISTS: ReadonlySet<string> = new Set(['42P06', '42P07', '42710', '42723', '42701', '42P16']);
 
 function exists(error: unknown): boolean {

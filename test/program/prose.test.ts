@@ -69,6 +69,8 @@ const PHRASES: readonly (readonly [phrase: RegExp, instead: string])[] = [
   [/\b(hands?|handed) on\b/i, 'pass'],
   [/\bcounts? for\b/i, 'apply to'],
   [/\blook(s|ed)? at\b/i, 'check, read'],
+  [/\bof (ours|theirs)\b/i, 'name the owner: of the service, of Directus'],
+  [/\bthat (is|are) there\b/i, 'that exists, existing'],
 ];
 /** A sentence that begins with one of these words has no named subject, unless it is a question. */
 const BEGINNINGS = [/^(who|whom|whose|what|whoever|null where|null if|null for|the same for)\b/i, /^Of\b/];

@@ -114,7 +114,7 @@ const SCHEMA_FIELDS: ReadonlySet<string> = new Set([
 /** Values that belong to applications. */
 const OPAQUE: ReadonlySet<string> = new Set(['options', 'display_options', 'conditions', 'validation', 'translations']);
 
-/** A collection's `meta.table` says which table it is: one of the database, whose name may be a synonym of one of ours. */
+/** A collection's `meta.table` names a table of the database. The name may be equal to a synonym of a system table. */
 export function schemaNames(value: unknown, rename: Rename, property = ''): unknown {
   return changed(value, property, (text, name, parent) =>
     SCHEMA_FIELDS.has(name) && !(name === 'table' && parent === 'meta') ? rename(text) : text,

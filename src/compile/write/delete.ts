@@ -71,7 +71,7 @@ export function compileDelete(
   const by = sql`${parameter({ kind: 'text', slot: 1 })}::json`;
   const recorded = record([{ action: 'delete', collection, rows: alias('w'), shown: false }], by, activityLog);
   const parts = join([requestedKeys, ...lockedRows, sql`${alias('w')} as (${rows})`, ...recorded.parts], sql`, `);
-  // Rows that are there and may be deleted, and that a trigger kept.
+  // Rows that exist and may be deleted, but that a trigger kept.
   const kept = sql`(select count(*) from ${visible}) = (select count(*) from ${alias('k')})`;
   const skipped = mayReportSkipped(collection, 'delete')
     ? sql`when ${missing} and ${kept} then service_refuse('skipped') `

@@ -309,7 +309,7 @@ class Chain {
     return [...changes, ...recordedUnlinks(this.plan)];
   }
 
-  /** The rows of the input whose items are there and may be changed. */
+  /** The rows of the input whose items exist and may be changed. */
   #locked(node: WriteNode, position: number): Fragment {
     const { from, row, inputKey, matches } = this.#writable(node, position);
     const rows = sql`select ${alias('s')}.*${matches} ${from} order by ${commaList(inputKey)}${this.#lock(node, row)}`;
@@ -350,7 +350,7 @@ class Chain {
     return { from, row: row.alias, inputKey, matches };
   }
 
-  /** An item that is there and may be changed, and that a trigger of the database left as it was. */
+  /** An item that exists and may be changed, but that a trigger of the database left unchanged. */
   #skipped(node: WriteNode, position: number): Fragment[] {
     const { collection, verb } = node;
     const isRemoved = this.plan.unlinks.some((each) => each.action === 'delete' && each.collection === collection);

@@ -76,7 +76,7 @@ export class CacheEntry implements Dependent, Kept, KeptAnswer {
   usedAt = 0;
   /** While it waits for its answer: a digest of what another read has answered meanwhile, which may be later. */
   rival: string | null = null;
-  /** The read whose answer it waits for; null before, and when the answer is there. */
+  /** The read whose answer it waits for, or null before the read and after its answer. */
   reading: KeepingListener | null = null;
   /** Memory that is kept with it. */
   readonly reserved = new Set<ReservedMemory>();

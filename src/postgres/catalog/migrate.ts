@@ -22,7 +22,7 @@ export interface MigrateOptions {
   readonly system: string | null;
 }
 
-/** Where our tables go when the mirrored schema has a name of theirs. */
+/** The schema of the service's tables if one of their names is taken in the served schema. */
 const OWN_SCHEMA = 'lateral';
 
 export async function migrate(database: Database, { demo, system }: MigrateOptions, observe: Observer): Promise<void> {
@@ -43,8 +43,8 @@ export async function migrate(database: Database, { demo, system }: MigrateOptio
 }
 
 /**
- * The same inside of a transaction that runs already, so that it is undone together with what follows. Where a name of ours is taken
- * nothing else is tried: a statement that failed has ended the transaction.
+ * Migrates inside of the caller's transaction, so that both are rolled back together. If a name of the service's tables is taken, it
+ * fails: the failed statement has aborted the transaction.
  */
 export async function migrateWithin(session: Session, database: Database, system: string | null): Promise<void> {
   checkName(system);

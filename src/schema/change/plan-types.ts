@@ -22,7 +22,7 @@ export function newColumnType(type: FieldType, options: ColumnOptions, field: st
   return { type, length: sized ? (options.max_length ?? DEFAULT_LENGTH) : null, precision, scale, padded: false };
 }
 
-/** The type of a column that is there, with what the options change of its size; null when they change nothing. */
+/** The type of an existing column with the size that the options set, or null if they change nothing. */
 export function resizedType(column: Column, options: ColumnOptions): ColumnType | null {
   const { max_length: length, numeric_precision: precision, numeric_scale: scale } = options;
   const plain = { length: null, precision: null, scale: null, padded: false };

@@ -200,7 +200,7 @@ export function policiesOnly(snapshot: Snapshot): Snapshot {
   return { version: PARTIAL_VERSION, ...parts, collections: [], fields: [], relations: [] };
 }
 
-/** A part of a snapshot: some collections with their fields and the relations that begin there, or null. */
+/** A part of a snapshot: some collections with their fields and the relations that begin there. Null includes all, or excludes none. */
 export function selectCollections(
   snapshot: Snapshot,
   included: readonly string[] | null,

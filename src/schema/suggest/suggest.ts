@@ -35,7 +35,7 @@ export interface Hub {
 
 const MANY_LISTS = 10;
 
-/** Counts the lists that are there and those that are suggested. */
+/** Counts the existing lists and the suggested ones. */
 export function hubsOf(model: Model, suggestions: readonly Pick<Suggestion, 'collection'>[]): readonly Hub[] {
   const counts = new Map<string, number>();
   const count = (name: string): void => void counts.set(name, (counts.get(name) ?? 0) + 1);

@@ -17,7 +17,7 @@ type Tab = keyof typeof TABS;
 export interface Opened {
   readonly name: string;
   readonly recording: Recording;
-  /** The text of the report, or null if a file was opened. */
+  /** The file as the service sent it, or null if the user opened one. */
   readonly text: string | null;
 }
 
