@@ -6,7 +6,7 @@ export interface ExternalUser {
   readonly email: string | null;
   readonly firstName: string | null;
   readonly lastName: string | null;
-  /** The id or the name of a role; null where none is named. */
+  /** The id or the name of a role, or null if none is named. */
   readonly role: string | null;
 }
 

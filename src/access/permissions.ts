@@ -62,7 +62,7 @@ export class Permissions implements Access {
     return new Permissions(`${this.key}@${role}`, this.#rules, role);
   }
 
-  /** None where the action is not allowed at all. */
+  /** None if the action is not allowed at all. */
   rules(action: Action, collection: string): readonly Rule[] {
     return this.#rules.get(`${action} ${collection}`) ?? [];
   }

@@ -112,7 +112,7 @@ export interface Credentials {
   readonly token: string;
 }
 
-/** Whether the account was made: false where users exist already. */
+/** Whether the account was made: false if users exist already. */
 export async function createAdministrator(database: Database, credentials: Credentials): Promise<boolean> {
   const [{ hasUsers } = { hasUsers: true }] = await database.rows<{ hasUsers: boolean }>(
     'select exists (select from service_users) as "hasUsers"',

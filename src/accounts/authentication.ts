@@ -23,7 +23,7 @@ export interface AuthenticationServices {
 interface LoginCredentials {
   readonly email: string;
   readonly password: string;
-  /** The one-time password; null where none was sent. */
+  /** The one-time password, or null if none was sent. */
   readonly otp: string | null;
 }
 
@@ -250,7 +250,7 @@ async function issueTo(
   return issue({ id: user, tfa_secret: account?.tfa_secret }, session, client, services);
 }
 
-/** The name of the session that a signed token belongs to; null where the token is not valid. */
+/** The name of the session that a signed token belongs to, or null if the token is not valid. */
 async function sessionOf(token: string, { tokens }: AuthenticationServices): Promise<string | null> {
   return tokens.verifyAccess(token).then(
     (claims) => claims.session,

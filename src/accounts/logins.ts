@@ -110,7 +110,7 @@ export class Logins {
     }
   }
 
-  /** False where the one-time password was used before, or the user has been suspended meanwhile. */
+  /** False if the one-time password was used before, or the user has been suspended meanwhile. */
   async begin({ user, kind, digest, family, lifetime, otpStep, client }: NewSession): Promise<boolean> {
     const step = otpStep === null ? null : String(otpStep);
     const parameters = [
@@ -225,7 +225,7 @@ export class Logins {
     );
   }
 
-  /** The settings that registration goes by; null where it is off. */
+  /** The settings that registration goes by, or null if it is off. */
   async registration(): Promise<RegistrationSettings | null> {
     const settings = await this.#row<RegistrationSettings>(REGISTRATION);
     return settings?.open ? settings : null;

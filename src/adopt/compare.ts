@@ -228,7 +228,7 @@ function withoutEmpty(left: unknown, right: unknown): unknown {
   return isObject(right) && Object.keys(right).length === 0 && left !== null ? right : left;
 }
 
-/** The path of the first difference with both values; null where there is none. Numbers may be texts, and dates are moments. */
+/** The path of the first difference with both values, or null if there is none. Numbers may be texts, and dates are moments. */
 function firstDifference(left: unknown, right: unknown, path: string): string | null {
   if (Array.isArray(left) && Array.isArray(right)) {
     if (left.length !== right.length) return `${path || 'answer'}: ${left.length} entries there, ${right.length} here`;

@@ -54,7 +54,7 @@ interface TableRights {
   readonly schema: string;
   readonly table: string;
   readonly view: boolean;
-  /** As PostgreSQL estimates; null where it does not know. */
+  /** As PostgreSQL estimates, or null if it does not know. */
   readonly rows: number | null;
   /** The first one. */
   readonly column: string | null;

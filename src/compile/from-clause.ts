@@ -89,7 +89,7 @@ export class FromClause {
     return field && value ? sql` and ${row}.${columnName(field)} ${operatorOf(field, '=')} ${value}` : nothing;
   }
 
-  /** The value that a column of the row at the end of the joins is known to have, as SQL that names no row; null where it is not. */
+  /** The value that a column of the row at the end of the joins is known to have, as SQL that names no row, or null if its value is unknown. */
   fixed(through: readonly ToOneJoin[], field: Field): Fragment | null {
     const last = through.at(-1);
     if (last) {
@@ -111,7 +111,7 @@ export class FromClause {
     return other && isSameType(other, field) ? parent.fixed(through, other) : null;
   }
 
-  /** The value, null where the caller may not see it. */
+  /** The value, null if the caller may not see it. */
   column(through: readonly ToOneJoin[], field: Field): Fragment {
     const value = this.raw(through, field);
     return shownIf(this.mask(through, field), value);
@@ -137,7 +137,7 @@ export class FromClause {
     return sql`${identifier(schema, name)}(row(${join(values, sql`, `)})::${tableName(this.collection)})`;
   }
 
-  /** The columns that hold a reference, null where the caller may not see its field. */
+  /** The columns that hold a reference, null if the caller may not see its field. */
   reference(through: readonly ToOneJoin[], toOne: ToOneJoin): Fragment[] {
     const [only] = toOne.kind === 'one' ? toOne.columns : [toOne.field];
     if (only === toOne.field) return [this.column(through, toOne.field)];
@@ -241,7 +241,7 @@ export class FromClause {
   }
 }
 
-/** A value that is null where the mask does not hold. */
+/** A value that is null if the mask does not hold. */
 export function shownIf(mask: Fragment | null, value: Fragment): Fragment {
   return mask ? sql`case when ${mask} then ${value} end` : value;
 }

@@ -87,7 +87,7 @@ function keyCodec(
 }
 
 /**
- * Keys that came with the request as rows with their number `n`; null where `unnest` makes them of the lists by itself. It would take
+ * The keys of the request as rows with their number `n`, or null if `unnest` of the lists returns such rows by itself. It would take
  * composite values apart, so they are texts until then.
  */
 export function compositeKeyRows(

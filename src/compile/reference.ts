@@ -40,7 +40,7 @@ export function keyOfTarget(toOne: ToOneJoin): readonly Field[] {
   return toOne.kind === 'one' ? toOne.key : toOne.target.key;
 }
 
-/** A part of a joined key, as `splitKey` reads it; null where the text is no such key. */
+/** A part of a joined key, as `splitKey` reads it, or null if the text is no such key. */
 function partOfText(text: Fragment, fields: readonly Field[], position: number): Fragment {
   const part = '((?:[^~\\\\]|\\\\[~\\\\])*)';
   const pattern = literal(`^${fields.map(() => part).join('~')}$`);

@@ -135,7 +135,7 @@ export type RowTypeEntry = readonly [type: number, table: string, isPart: boolea
 
 /**
  * A function that may be called, under the name of its row. `types`, `names` and `modes` are of all arguments, columns of the
- * result included; modes are null where all are of input. `table` is the one whose rows it returns, or a composite type; else 0.
+ * result included; modes are null if all are of input. `table` is the one whose rows it returns, or a composite type; else 0.
  */
 export type FunctionEntry = readonly [
   exposed: string,

@@ -13,7 +13,7 @@ export interface SchemaNames {
   readonly schema: string;
   readonly schemas: readonly string[];
   readonly system: string;
-  /** Other names of the service's own collections; absent or null where they have none. */
+  /** Other names of the service's own collections; absent or null if they have none. */
   readonly synonyms?: Synonyms | null | undefined;
 }
 

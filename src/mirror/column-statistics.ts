@@ -10,7 +10,7 @@ export interface TableStatisticsEntry {
   readonly table: string;
   /** Changes whenever the table is analyzed, or grows. */
   readonly version: string;
-  /** Below 0 where the table was never analyzed. */
+  /** Below 0 if the table was never analyzed. */
   readonly rows: number;
   /** Its size on disk; null for a view or a partitioned table, which have no rows of their own. */
   readonly bytes: number | null;
@@ -100,7 +100,7 @@ export class ColumnStatistics {
   }
 }
 
-/** The common values with their shares, and the bounds of the histogram, as numbers; null where they are none. */
+/** The common values with their shares, and the bounds of the histogram, as numbers, or null if they are not numbers. */
 interface Ordered {
   readonly common: readonly (readonly [order: number, share: number])[] | null;
   readonly bounds: readonly number[] | null;
@@ -125,7 +125,7 @@ function isNumber(order: number): boolean {
   return !Number.isNaN(order);
 }
 
-/** The value as PostgreSQL prints it; null where that is not known. */
+/** The value as PostgreSQL prints it, or null if that is not known. */
 function spelling(value: string, type: string): string | null {
   switch (type) {
     case 'text':

@@ -1,4 +1,4 @@
-/** The key of a collection: one column, several, or none where its items cannot be identified. */
+/** The key of a collection: one column, several, or none if its items cannot be identified. */
 import { elementAt } from '../base/narrow.js';
 import { type Collection, type Field, isSecretField } from './model.js';
 import { isReadable } from './write-facts.js';
@@ -15,7 +15,7 @@ export function requireSingleKey(collection: Collection): Field {
   return key;
 }
 
-/** The column of the key that a sequence fills; null where none does. */
+/** The column of the key that a sequence fills, or null if none does. */
 export function countedKey({ key }: Collection): Field | null {
   return key.find(({ column }) => column?.sequence) ?? null;
 }

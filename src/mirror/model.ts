@@ -105,7 +105,7 @@ export interface Collection {
   readonly kind: TableKind;
   /** One of the service's own tables: not served under /items. */
   readonly system: boolean;
-  /** The columns that identify an item, in the order of the key; empty where items cannot be identified. */
+  /** The columns that identify an item, in the order of the key; empty if items cannot be identified. */
   readonly key: readonly Field[];
   /** Columns of unique indexes over all rows, by their names. */
   readonly uniqueKeys: readonly (readonly string[])[];
@@ -198,7 +198,7 @@ export interface Column {
   readonly max_length: number | null;
   readonly numeric_precision: number | null;
   readonly numeric_scale: number | null;
-  /** The system of coordinates of a geometry; null where each value names its own, and for other types. */
+  /** The system of coordinates of a geometry, or null if each value names its own, and for other types. */
   readonly srid: number | null;
   readonly is_generated: boolean;
   readonly generation_expression: string | null;

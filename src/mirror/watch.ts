@@ -18,7 +18,7 @@ export interface CatalogSource {
   load(): Promise<CatalogVersion>;
   /** Calls back on each notification and whenever listening begins (again). Returns how to stop. */
   listen(changed: () => void): Promise<() => Promise<void>>;
-  /** Changes whenever tables or columns do; null where the database notifies by itself. */
+  /** A value that changes whenever tables or columns do, or null if the database notifies by itself. */
   fingerprint(): Promise<string | null>;
 }
 

@@ -96,7 +96,7 @@ export function isMasked(collection: Collection, field: Field): boolean {
   return restrictionOf(collection)?.masks.has(field.name) ?? false;
 }
 
-/** Whether the operand, a value of a row of the collection, is null where the caller may not see it. */
+/** Whether the operand, a value of a row of the collection, is null if the caller may not see it. */
 export function isMaskedOperand(collection: Collection, operand: OperandPlan): boolean {
   switch (operand.kind) {
     case 'count':

@@ -84,8 +84,8 @@ function describeArgument({ name, required }: Argument): string {
 }
 
 /**
- * The rows that the function returns as those of a collection: its own, or the one whose items they are, as the caller may see it;
- * null where they may not, and for values. Items that a volatile function has returned are kept first: a read of them then sees what
+ * The collection of the rows that the function returns: one of its own, or the one whose items they are, as the caller may see it.
+ * It is null if the caller may not see it, and for functions that return values. Items that a volatile function has returned are kept first: a read of them then sees what
  * it has written.
  */
 export function returnedRows(call: CallPlan, model: Model): Collection | null {

@@ -61,7 +61,7 @@ export interface RowLevel {
   readonly offset: OffsetPlan | null;
   /** Whether the rows are about to be written: they are locked, and those that no longer match left out. */
   readonly locked?: boolean;
-  /** Whether a row is shown as the value of its only output, or as null where it has none, and not as an object. */
+  /** Whether a row is shown as the value of its only output, or as null if it has none, and not as an object. */
   readonly bare?: boolean;
   /** Whether the row part of its entity tag is shown with each row. */
   readonly tagged?: boolean;
@@ -176,7 +176,7 @@ export interface ToManyJoin {
   /** The field that refers to the row, and the columns that hold the reference. */
   readonly field: Field;
   readonly columns: readonly Field[];
-  /** The alias field that shows them; null where they were found by naming the column. */
+  /** The alias field that shows them, or null if they were found by naming the column. */
   readonly via: Field | null;
   /** References that name their collection: only those that name this one count. */
   readonly named: { readonly field: Field; readonly collection: string } | null;

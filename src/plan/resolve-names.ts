@@ -137,7 +137,7 @@ export function anyJoins(model: Model, collection: Collection, field: Field, loc
     .map((scope) => anyJoin(model, collection, { field, relation, scope }, location));
 }
 
-/** The way from an alias field to the rows that it lists; null where the field lists none or they may not be seen. */
+/** The way from an alias field to the rows that it lists, or null if the field lists none or they may not be seen. */
 export function toManyOf(model: Model, origin: Collection, field: Field): ToManyJoin | null {
   const { relation } = field;
   if (relation?.kind !== 'one-to-many') return null;

@@ -2,7 +2,7 @@
 import type { TableStatistics } from '../mirror/column-statistics.js';
 import type { Condition, OperandPlan, ValuePlan } from './plan.js';
 
-/** A value of a request as it is bound: by its slot, and of a list its entries. Undefined where there is none. */
+/** A value of a request as it is bound: by its slot, and of a list its entries. Undefined if there is none. */
 export interface BoundValues {
   value(slot: Slot): string | null | undefined;
   list(slot: Slot): readonly (string | null)[] | undefined;

@@ -176,7 +176,7 @@ export class CsvReader {
   /** Whether the last character ended a line as CR: an LF behind it belongs to it. */
   #afterCr = false;
   #line = 1;
-  /** Where in the piece at hand the row begins; below zero where that was in an earlier one. */
+  /** Where in the piece at hand the row begins; below zero if that was in an earlier one. */
   #begun = 0;
   #rows: Record<string, string>[] = [];
 

@@ -70,6 +70,7 @@ const PHRASES: readonly (readonly [phrase: RegExp, instead: string])[] = [
   [/\bcounts? for\b/i, 'apply to'],
   [/\blook(s|ed)? at\b/i, 'check, read'],
   [/\bof (ours|theirs)\b/i, 'name the owner: of the service, of Directus'],
+  [/(?<!= |^)\b(null|false|undefined|empty|none) where\b/i, 'null if, or null if'],
   [/\bthat (is|are) there\b/i, 'that exists, existing'],
 ];
 /** A sentence that begins with one of these words has no named subject, unless it is a question. */

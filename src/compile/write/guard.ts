@@ -101,7 +101,7 @@ function verbOf({ on }: Validation, { verb }: WriteNode): 'insert' | 'update' {
   return verb === 'upsert' ? (on ?? 'insert') : verb;
 }
 
-/** Conditions on columns that the payload leaves out are skipped; null where nothing is left to check. */
+/** Conditions on columns that the payload leaves out are skipped, or null if nothing is left to check. */
 function compileLeaves(
   condition: Condition,
   validation: Validation,

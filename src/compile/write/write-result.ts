@@ -295,7 +295,7 @@ export function storeNewKeys(node: WriteNode, position: number): Fragment {
     from ${keysOf(node, position)} ${row}), true)`;
 }
 
-/** `into` the table: the columns that rows are inserted with, or none where the database fills all of them. */
+/** `into` the table: the columns that rows are inserted with, or none if the database fills all of them. */
 export function columnList(names: readonly Fragment[]): Fragment {
   return names.length === 0 ? nothing : sql` (${join(names, sql`, `)})`;
 }

@@ -116,7 +116,7 @@ export class Guard {
     throw forbidden(`"${location}" requires permission to read what it refers to in "${collection.name}"`);
   }
 
-  /** The collection as the caller may read it; null where nothing of it may be read. */
+  /** The collection as the caller may read it, or null if nothing of it may be read. */
   readable(collection: Collection): Collection | null {
     return this.access.view(this.model).collections.get(collection.name) ?? null;
   }
@@ -125,7 +125,7 @@ export class Guard {
     return this.access.privileges(collection, this.model);
   }
 
-  /** Rows that may leave a relation; null where all may. */
+  /** Rows that may leave a relation, or null if all may. */
   unlinked(collection: Collection, field: Field, action: 'nullify' | 'delete'): Condition | null {
     const { rules } = this.grant(action === 'delete' ? 'delete' : 'update', collection);
     if (action === 'delete') return anyRule(rules);

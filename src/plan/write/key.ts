@@ -24,8 +24,8 @@ function payloadKey(collection: Collection, payload: Payload, path: string): Key
 }
 
 /**
- * The key that the payload of a new item gives it, or that of the item whose key it shares, where an object stands for that; null where
- * the statement is to make it.
+ * The key of a new item: the one in its payload, or that of the nested item whose key it shares. Returns null if the statement
+ * generates it.
  */
 export function newKey(collection: Collection, payload: Payload, path: string, model: Model): Key | null {
   const key = singleKey(collection);
@@ -43,7 +43,7 @@ export interface ImpliedPart {
   readonly value: unknown;
 }
 
-/** The key of the item that a payload names, not checked; null where it names none. */
+/** The key of the item that a payload names, not checked, or null if it names none. */
 export function namedKey(collection: Collection, payload: Payload, implied: readonly ImpliedPart[] = []): unknown {
   const sole = singleKey(collection);
   if (sole && implied.length === 0) return givenPart(sole, payload[sole.name]) ?? null;

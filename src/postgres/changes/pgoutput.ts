@@ -17,7 +17,7 @@ export interface LoggedTable {
   readonly isFull: boolean;
 }
 
-/** The values of the wanted columns, by their position in the table; undefined where they were not sent. */
+/** The values of the wanted columns, by their position in the table; undefined if they were not sent. */
 export type LoggedRow = readonly (string | null | undefined)[];
 
 export interface LoggedChange {

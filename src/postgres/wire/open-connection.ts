@@ -20,7 +20,7 @@ export interface Owner {
   isEnded(): boolean;
   /** Takes what is there so far, which is its own to end. */
   begin(client: DriverClient): void;
-  /** False where it has let go of the client meanwhile. */
+  /** False if the client was given up in the meantime. */
   attach(client: DriverClient, socket: Socket): boolean;
   /** Whether the socket is still the one that is being opened. */
   isOpening(socket: Socket): boolean;

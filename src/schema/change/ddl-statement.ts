@@ -17,7 +17,7 @@ export type Definition =
       table: string;
       qualifiedName: QualifiedName | null;
       columns: readonly ColumnDefinition[];
-      /** The columns of a composite primary key, in its order; empty where `primaryKey` of a column says it. */
+      /** The columns of a composite primary key, in its order; empty if `primaryKey` of a column says it. */
       key: readonly string[];
     }>
   | Readonly<{ kind: 'drop-table'; table: string; view: boolean }>

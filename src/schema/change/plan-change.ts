@@ -313,7 +313,7 @@ function deleteField(collection: Collection, field: Field): readonly DdlStatemen
   return steps;
 }
 
-/** The metadata row of a new field; null where there is nothing to say. */
+/** The metadata row of a new field, or null if there is nothing to say. */
 function rowOf({ type, meta }: NewField): Meta | null {
   checkFlags(meta);
   const requestedSpecial = typeof meta?.['special'] === 'string' ? meta['special'] : null;

@@ -68,7 +68,7 @@ export async function readOmissions(
   return omittedFromSnapshot(new SnapshotScope(model, byCollection(catalog, model, functions)));
 }
 
-/** The changes that turn the database into the snapshot, with the digest of its current state; null where nothing differs. */
+/** The changes that turn the database into the snapshot, with the digest of its current state, or null if nothing differs. */
 export async function compareSnapshot(
   schemaChanges: SchemaChanges,
   wanted: Snapshot,
@@ -104,7 +104,7 @@ export async function applyDifference(
   );
 }
 
-/** Compares and applies in one go. `confirm` sees the difference and may refuse; null where there is none. */
+/** Compares and applies in one go. `confirm` gets the difference and may refuse it. Returns null if nothing differs. */
 export async function applySnapshot(
   schemaChanges: SchemaChanges,
   wanted: Snapshot,
