@@ -125,6 +125,7 @@ async function check(commandLine: CommandLine): Promise<void> {
   if (!(factor > 1)) throw new StartError('--factor must be a number above 1');
   const path = values['plans'] ?? 'plans.yaml';
   const isAccepting = switches.has('accept');
+  if (isAccepting) await checkWritable('--plans', path);
   const accepted = await readAccepted(path);
   const requests = values['traffic'] === undefined ? [] : await readRequests(values['traffic']);
   if (!accepted && !isAccepting)

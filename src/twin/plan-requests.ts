@@ -9,7 +9,7 @@ import { lookUpAccount } from '../accounts/accounts.js';
 import { isConstant, parseAsCaller } from '../api/graphql/operation.js';
 import { ServiceError } from '../base/errors.js';
 import { parseJson } from '../base/exact-json.js';
-import { isRecord, messageOf } from '../base/narrow.js';
+import { codeOf, isRecord, messageOf } from '../base/narrow.js';
 import { planKindOf } from '../batching/shape-queue.js';
 import type { PlanKind } from '../batching/shape-stats.js';
 import type { ReadQuery } from '../engine/reads/compiled-read.js';
@@ -116,6 +116,7 @@ export class RequestPlanner {
   }
 
   async #prepare(request: RecordedRequest): Promise<PreparedRequest> {
+    if (request.isOmitted) throw new NotPlanned('it was recorded without its values');
     const caller = await this.#callerOf(request.caller);
     const query = await this.#parse(request, caller);
     const compiled = this.twin.core.reads.compile(query, caller);
@@ -140,6 +141,8 @@ export class RequestPlanner {
   }
 
   async #findCaller({ user, role }: NonNullable<RecordedCaller>): Promise<Identity> {
+    const unknown = [user, role].find((id) => id !== null && !UUID.test(id));
+    if (unknown) throw new NotPlanned(`a caller is named by ids of users and roles, and "${unknown}" is no UUID`);
     const { database } = this.twin.core;
     if (user !== null) {
       const users = `${quoteIdentifier(database.system)}.service_users`;
@@ -172,7 +175,8 @@ export class RequestPlanner {
     const [route = '', queryString = ''] = path.split(/\?(.*)/s);
     const [, kind, name = '', key] = /^\/(items|rpc)\/([^/]+)(?:\/([^/]+))?$/.exec(route) ?? [];
     if (/^\/graphql(\/system)?$/.test(route)) return this.#parseDocument(request, queryString, caller);
-    if (kind === 'items' && method === 'GET')
+    const isGet = method === 'GET' || method === 'HEAD';
+    if (kind === 'items' && isGet)
       return parseRead(
         decodeURIComponent(name),
         key === undefined ? null : decodeURIComponent(key),
@@ -181,8 +185,8 @@ export class RequestPlanner {
       );
     if (kind === 'items' && method === 'SEARCH')
       return parseSearch(decodeURIComponent(name), parseJson(request.body ?? '{}'), queryString, limits);
-    if (kind === 'rpc' && method === 'GET') return parseRpc(decodeURIComponent(name), undefined, queryString, limits);
-    throw new NotPlanned(method === 'GET' || method === 'SEARCH' ? 'it is not a read of items' : 'it is a write');
+    if (kind === 'rpc' && isGet) return parseRpc(decodeURIComponent(name), undefined, queryString, limits);
+    throw new NotPlanned(isGet || method === 'SEARCH' ? 'it is not a read of items' : 'it is a write');
   }
 
   async #parseDocument({ path, body }: RecordedRequest, queryString: string, caller: Identity): Promise<ReadQuery> {
@@ -230,6 +234,8 @@ export async function explainSent(
   return { plan, cost: (custom ?? plan)['Total Cost'] };
 }
 
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
 /** A request that is no read of items. */
 export class NotPlanned extends Error {}
 
@@ -242,6 +248,9 @@ function messagesOf(errors: unknown): string {
 function reasonOf(error: unknown): string {
   if (error instanceof NotPlanned) return error.message;
   if (error instanceof ServiceError) return `the service refuses it: ${error.message}`;
+  // Class 22: a value that does not fit its type.
+  if (codeOf(error).startsWith('22')) return `PostgreSQL refuses it: ${messageOf(error)}`;
+  if (error instanceof SyntaxError || error instanceof URIError) return `it cannot be read: ${error.message}`;
   if (error instanceof Error && 'errors' in error) return `the service refuses it: ${messagesOf(error.errors)}`;
   throw error;
 }

@@ -3,9 +3,9 @@
  * caller of each request. In the other files a request without a caller is an administrator's.
  */
 
-import { readFile } from 'node:fs/promises';
+import { open, readFile } from 'node:fs/promises';
 import { UsageError } from '../base/errors.js';
-import { isRecord } from '../base/narrow.js';
+import { isRecord, messageOf } from '../base/narrow.js';
 import { readTraffic, type RecordedRequest as TrafficRequest } from '../traffic/traffic-file.js';
 
 export interface RecordedRequest {
@@ -16,6 +16,8 @@ export interface RecordedRequest {
   readonly caller: RecordedCaller;
   /** Milliseconds that it took, or 0 if that is not known. */
   readonly ms: number;
+  /** Whether it was recorded without its values: the path is the template of its route. */
+  readonly isOmitted?: boolean;
 }
 
 /** With neither a user nor a role it is the public; null for an administrator. */
@@ -29,28 +31,35 @@ export async function readRequests(path: string): Promise<readonly RecordedReque
 }
 
 async function readAny(path: string): Promise<readonly RecordedRequest[]> {
-  const bytes = await readFile(path).catch(() => {
-    throw new UsageError(`"${path}" cannot be read`);
+  const begin = await readBegin(path).catch((error: unknown) => {
+    throw new UsageError(`"${path}" cannot be read: ${messageOf(error)}`);
   });
-  const isCompressed = bytes[0] === 0x1f && bytes[1] === 0x8b;
-  const lines = isCompressed
-    ? []
-    : bytes
-        .toString()
-        .split('\n')
-        .map((line) => line.trim());
-  if (isCompressed || lines[0]?.startsWith('{"format":'))
+  if (begin.startsWith(GZIP_MAGIC) || begin.startsWith('{"format":'))
     return (await readTraffic(path)).recorded.map(recordedRequest);
+  const lines = (await readFile(path, 'utf8')).split('\n').map((line) => line.trim());
   return lines.flatMap((line, index) => {
     if (line === '' || line.startsWith('#')) return [];
     return [line.startsWith('{') ? readEntry(line, path, index + 1) : readLine(line, path, index + 1)];
   });
 }
 
-/** A request that was recorded without its values has the template of its route as its path. */
-function recordedRequest({ method, path, query, body, user, role, ms }: TrafficRequest): RecordedRequest {
+const GZIP_MAGIC = '\x1f\x8b';
+
+/** A recording may be too large to be read at once. */
+async function readBegin(path: string): Promise<string> {
+  const file = await open(path);
+  try {
+    const { bytesRead, buffer } = await file.read(Buffer.alloc(16));
+    return buffer.toString('latin1', 0, bytesRead);
+  } finally {
+    await file.close();
+  }
+}
+
+function recordedRequest({ method, path, query, body, user, role, ms, omitted }: TrafficRequest): RecordedRequest {
   const url = query === undefined ? path : `${path}?${query}`;
-  return { method, path: url, body: body ?? null, caller: { user, role }, ms };
+  const request = { method, path: url, body: body ?? null, caller: { user, role }, ms };
+  return omitted === undefined ? request : { ...request, isOmitted: true };
 }
 
 function propertyOf(line: string, path: string, number: number): Readonly<Record<string, unknown>> {

@@ -191,17 +191,33 @@ await t.test('a recording names the caller of each request', async (t) => {
   const lines = [
     requestLine({ ...recorded, user: USER, role: READER }),
     requestLine({ ...recorded, t: 1, method: 'PATCH', body: '{"total":1}', user: null, role: null }),
+    requestLine({ ...PAGE, t: 2, bytes: 1, path: '/items/:collection', omitted: 'secret', user: null, role: null }),
   ];
-  const end = endLine({ milliseconds: 5, requests: 2, dropped: 0 });
+  const end = endLine({ milliseconds: 5, requests: 3, dropped: 0 });
   await writeFile(path('traffic.lateral'), gzipSync(`${[header, ...lines, end].join('\n')}\n`));
   t.match(await readRequests(path('traffic.lateral')), [
     { path: '/items/orders?sort=at', caller: { user: USER, role: READER }, ms: 1.5, body: null },
     { method: 'PATCH', body: '{"total":1}', caller: { user: null, role: null } },
+    { path: '/items/:collection', isOmitted: true },
   ]);
+  const { output } = await check('--accept', '--traffic', path('traffic.lateral'), '--plans', path('recorded.yaml'));
+  t.match(output, /not planned {2}GET \/items\/:collection\n {2}it was recorded without its values/);
 });
 
+/** Requests that cannot be planned, with the reason. */
+const WRONG: readonly (readonly [line: string, reason: RegExp])[] = [
+  ['GET /items/%zz', /%zz\n {2}it cannot be read: URI malformed/],
+  ['SEARCH /items/orders {"query":}', /SEARCH \/items\/orders\n {2}it cannot be read: .*JSON/],
+  ['{"method":"GET","path":"/items/lines","role":"editors"}', /lines\n {2}a caller .* "editors" is no UUID/],
+  [
+    'GET /items/orders?filter[status][_eq]=done&filter[at][_gt]=soon',
+    /soon\n {2}(the service|PostgreSQL) refuses it: /,
+  ],
+];
+
 await t.test('plans are accepted with the permissions of their callers', async (t) => {
-  await writeFile(path('mixed.txt'), `${REQUESTS}${RECORDED.join('\n')}`);
+  const wrong = WRONG.map(([line]) => line);
+  await writeFile(path('mixed.txt'), `${REQUESTS}${[...RECORDED, ...wrong].join('\n')}`);
   const none = await check('--traffic', path('mixed.txt'));
   t.equal(none.code, 2, 'there is no file to compare with');
   t.match(none.complaints, /plans.yaml" does not exist: --accept writes it/);
@@ -210,6 +226,7 @@ await t.test('plans are accepted with the permissions of their callers', async (
   t.match(output, /new {6}GET \/items\/orders\?sort=at&limit=5&fields=id \(Reader, shape/);
   t.match(output, /not planned {2}GET .*limit=5&fields=id\n {2}the service refuses it: You don't have permission/);
   t.match(output, /not planned {2}PATCH \/items\/orders\/1\n {2}it is a write/);
+  for (const [, reason] of WRONG) t.match(output, reason);
   const accepted = await readFile(path('plans.yaml'), 'utf8');
   t.match(
     accepted,
