@@ -60,7 +60,10 @@ export async function retry<Result>(
       if (attempt === MAX_ATTEMPTS) throw exhausted(stale !== null || isMoved(error));
       if (stale) await mirror.refresh(stale === 'certain');
       else await pause(attempt);
-      if (conflict && attempt > 1) await onCollision?.(conflict);
+      if (conflict && attempt > 1)
+        await onCollision?.(conflict).catch((failure: unknown) => {
+          throw asError(failure, model);
+        });
       // A schema that did not change is not the reason; the first time a prepared statement may be.
       const isUnchanged = mirror.model.version === (version?.() ?? model.version);
       if (stale && isUnchanged && (stale === 'possible' || attempt > 1)) throw asError(error, model);

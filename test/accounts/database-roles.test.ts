@@ -20,7 +20,7 @@ import {
 } from '../support/service.js';
 
 const LOGIN = { user: 'authenticator', password: 'secret' };
-const COLLECTIONS = ['posts', 'secrets', 'drafts', 'numbered', 'feedback', 'shouts'];
+const COLLECTIONS = ['counted', 'posts', 'secrets', 'drafts', 'numbered', 'feedback', 'shouts'];
 const FUNCTIONS = ['shout', 'whisper'];
 const PERMISSIONS: readonly Permission[] = [
   ...COLLECTIONS.flatMap((collection) =>
@@ -63,6 +63,10 @@ await sql.unsafe(`
   grant select on posts to web_anon;
   grant select (id, title), insert (title), update (title) on drafts to web_user;
   grant select, insert on numbered to web_user;
+  create table counted (id serial primary key, title text);
+  insert into counted (id) select generate_series(1, 4);
+  grant select, insert on counted to web_user;
+  grant usage on sequence counted_id_seq to web_user;
   grant execute on function whisper(text) to web_anon`);
 
 const options = {
@@ -156,6 +160,13 @@ t.test('a sequence that the role may not use', async (t) => {
   t.match(await send(service, ann, 'POST', '/items/numbered', { id: 5, title: 'x' }), { status: 200 });
 });
 
+t.test('a sequence behind its table, which nobody may set', async (t) => {
+  t.match(await send(service, ann, 'POST', '/items/counted', { title: 'x' }), {
+    status: 200,
+    json: { data: { id: 5 } },
+  });
+});
+
 t.test('functions that the role may not call', async (t) => {
   t.match(await send(service, ann, 'POST', '/rpc/shout', { text: 'a' }), { json: { data: 'A' } });
   t.equal((await send(service, ann, 'POST', '/rpc/whisper', { text: 'A' })).status, 403);
@@ -226,7 +237,7 @@ t.test('doctor prints the grants', async (t) => {
   t.match(output, /grant select on public\.secrets to "web_user";/);
   t.match(output, /grant usage on sequence numbered_id_seq to "web_user";/);
   t.match(output, /grant usage on schema "public" to "outsider";/);
-  t.match(output, /administrators without a database role may not read 5 tables: set database_role/);
+  t.match(output, /administrators without a database role may not read 6 tables: set database_role/);
   t.match(output, /grant select, insert, update, delete on public\.posts to "authenticator";/);
 });
 

@@ -2,6 +2,7 @@
  * Runs writes: restrict → plan → compile → execute → read back. The statement and its read-back are one transaction, and one round trip
  * if nothing has to happen between them. After a deadlock or a race PostgreSQL has undone the transaction, and it is run again.
  */
+
 import { CLI_IDENTITY, type Identity } from '../../access/identity.js';
 import { invalidPayload, preconditionFailed } from '../../base/errors.js';
 import type { Observer } from '../../base/observe.js';
@@ -15,6 +16,7 @@ import { Guard } from '../../plan/write/guard.js';
 import { checkKeyed, checkKeys, displayWrittenKey, shownKey } from '../../plan/write/key.js';
 import { planCreate, planUpdate } from '../../plan/write/payload.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
+import { isDenied } from '../../postgres/pools/server-identity.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import type { OnConflict } from '../../request/on-conflict.js';
 import type { Input } from '../../request/parse-context.js';
@@ -531,7 +533,13 @@ export class Writes extends WriteExecution {
     const written = retry(mirror, work, {
       asError: (error, model) =>
         reads.refusals.to(caller, asWriteError(error, model, access ?? policies.accessOf(caller))),
-      onCollision: ({ collection }) => database.transaction((session) => advancePastTable(collection, session)),
+      // Without the privilege, further attempts take the next numbers of the sequence.
+      onCollision: ({ collection }) =>
+        database
+          .transaction((session) => advancePastTable(collection, session))
+          .catch((error: unknown) => {
+            if (!isDenied(error)) throw error;
+          }),
     });
     return noteCommit(this.services.consistency, written, by);
   }

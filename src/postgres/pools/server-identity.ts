@@ -34,7 +34,7 @@ export async function identityOf({ own }: { readonly own: Pool<Session> }): Prom
   return identity;
 }
 
-/** The right to ask for the cluster was taken away. */
+/** The role lacks a privilege. */
 export function isDenied(error: unknown): boolean {
   return codeOf(error) === '42501';
 }
