@@ -26,7 +26,10 @@ const TURNS = Number(process.env['CACHE_TURNS'] ?? 5);
 const TAG = '/items/tags/1?fields=id,name';
 const TAGS = '/items/tags?fields=id,name&sort=id';
 
-const server = await startPrimary({ settings: { wal_level: 'logical' } });
+// The service of each test stays until the end, with a slot of its own.
+const server = await startPrimary({
+  settings: { wal_level: 'logical', max_replication_slots: '30', max_wal_senders: '30' },
+});
 const isHit = ({ headers }: Answer): boolean => headers['cache-status'] === 'lateral; hit';
 
 type Place = Awaited<ReturnType<typeof startTestService>>;
