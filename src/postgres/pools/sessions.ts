@@ -171,7 +171,8 @@ export class Session implements Pooled {
 
   /**
    * All statements of the work have so many milliseconds together, 0 for no limit: then PostgreSQL is asked to stop the running one.
-   * `isWaiting` says whether a process of the server waits for a lock: then the work fails by no fault of its own.
+   * `isWaiting` says whether a process of the server waits for a lock: then the work fails by no fault of its own. It is also asked
+   * after half of the time, because at the end the process may be between two locks, such as when others are stopped before it.
    */
   async within<Result>(
     milliseconds: number,
@@ -180,13 +181,13 @@ export class Session implements Pooled {
   ): Promise<Result> {
     if (milliseconds === 0) return work();
     let isLocked = false;
-    const stop = async (): Promise<void> => {
+    const ask = async (): Promise<void> => {
       const { processId } = this.connection;
-      isLocked = processId !== null && (await isWaiting(processId));
-      await this.connection.cancel();
+      if (processId !== null && !isLocked && (await isWaiting(processId))) isLocked = true;
     };
+    const early = setTimeout(ask, milliseconds / 2);
     const timer = setTimeout(() => {
-      this.#stopped = stop();
+      this.#stopped = ask().then(() => this.connection.cancel());
     }, milliseconds);
     try {
       const result = await work();
@@ -196,6 +197,7 @@ export class Session implements Pooled {
       await this.#stopped;
       throw isLocked ? lockedByOthers() : error;
     } finally {
+      clearTimeout(early);
       clearTimeout(timer);
       // A request to stop that is still on its way would hit the next statement.
       await this.#stopped;
