@@ -63,7 +63,7 @@ const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
     {
       find: async (database) => (await inspectTriggers(database, await servedTables(database))).missing,
       change: (database, tables, onTable) =>
-        installTriggers(database, tables, { lockTimeout: LOCK_TIMEOUT_MS, besideOthers: false, onTable }),
+        installTriggers(database, tables, { lockTimeout: LOCK_TIMEOUT_MS, onlyWithOthers: false, onTable }),
       done: 'has triggers',
     },
   ],

@@ -349,13 +349,13 @@ t.test('while triggers are removed nobody makes those again that are missing bes
     const removing = limit.then(() => removeTriggers(database, others, { lockTimeout: 10_000 }));
     await waitFor(async () => (await triggers('public')) === 4, 5_000);
     await passTime(600, 'the transaction is idle for longer than it may');
-    const installing = { lockTimeout: 100, besideOthers: true };
+    const installing = { lockTimeout: 100, onlyWithOthers: true };
     t.match([...(await installTriggers(database, missing, installing)).values()], [/lock timeout/]);
     const beside = await withSource(
       async (other) => {
         const { missing: wanted } = await inspectTriggers(other, [{ schema: 'other', name: 'things' }]);
         t.equal(wanted.length, 1);
-        return installTriggers(other, wanted, { lockTimeout: 1_000, besideOthers: false });
+        return installTriggers(other, wanted, { lockTimeout: 1_000, onlyWithOthers: false });
       },
       { DATABASE_SCHEMAS: 'other', SYSTEM_SCHEMA: OTHER_SYSTEM },
     );

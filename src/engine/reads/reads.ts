@@ -267,9 +267,9 @@ export class Reads {
   }
 
   /** The bodies of several reads in one snapshot, and that snapshot. */
-  runTogether(read: PreparedRead, others: readonly PreparedRead[]): Promise<Moment> {
+  runTogether(read: PreparedRead, others: readonly PreparedRead[]): Promise<SnapshotResults> {
     return this.#retry(read, (current) =>
-      readMoment(
+      readInOneSnapshot(
         this.services.database,
         [current, ...others].map((each) => ({ statement: this.bind(each), settings: this.settingsOf(each) })),
       ),
@@ -572,17 +572,17 @@ export class DatabaseRefusals {
   }
 }
 
-/** Answers of one snapshot. */
-interface Moment {
+/** Results that were read in one database snapshot. */
+interface SnapshotResults {
   readonly bodies: readonly (Buffer | null)[];
-  /** As PostgreSQL writes it. */
+  /** In the text format of `pg_current_snapshot()`. */
   readonly snapshot: string;
 }
 
-function readMoment(
+function readInOneSnapshot(
   database: Database,
   reads: readonly { readonly statement: BoundStatement; readonly settings: CallerSettings | null }[],
-): Promise<Moment> {
+): Promise<SnapshotResults> {
   return database.transaction(async (session) => {
     const snapshot = String(await session.cell('select pg_current_snapshot()::text', []));
     const bodies: (Buffer | null)[] = [];

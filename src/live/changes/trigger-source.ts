@@ -149,7 +149,7 @@ export class TriggerSource implements ChangeSource {
     const allowed = found.missing.filter(({ mayInstall }) => mayInstall);
     const isWanted = allowed.length > 0 && (installsFirst || found.installed > 0);
     const failures = isWanted
-      ? await installTriggers(database, allowed, { lockTimeout: LOCK_TIMEOUT_MS, besideOthers: !installsFirst })
+      ? await installTriggers(database, allowed, { lockTimeout: LOCK_TIMEOUT_MS, onlyWithOthers: !installsFirst })
       : null;
     const hasFailed = failures !== null && failures.size > 0;
     this.#retriesSoon = hasFailed && !this.#hasFailed;

@@ -195,28 +195,28 @@ interface ChangeOptions {
 }
 
 interface InstallOptions extends ChangeOptions {
-  /** Only while there are some, which somebody may be about to remove. */
-  readonly besideOthers: boolean;
+  /** Install nothing if all other triggers were removed meanwhile. */
+  readonly onlyWithOthers: boolean;
 }
 
-/** Each table by itself, so that no writer waits for more than one; answers why some could not be changed, by schema.name. */
+/** Changes each table in its own transaction, so that a writer waits for at most one table. Returns the failures by schema.name. */
 export async function installTriggers(
   database: Database,
   changes: readonly TriggerChange[],
-  { lockTimeout, besideOthers, onTable }: InstallOptions,
+  { lockTimeout, onlyWithOthers, onTable }: InstallOptions,
 ): Promise<ReadonlyMap<string, string>> {
   const install = ({ statements }: TriggerChange): Promise<void> =>
     database.transaction(async (session) => {
       await session.query(`set local lock_timeout = ${lockTimeout}`);
       await session.query(LOCK, [database.system]);
-      if (besideOthers && (await session.query(ANY, [database.system])).length === 0)
+      if (onlyWithOthers && (await session.query(ANY, [database.system])).length === 0)
         throw new Error('the others were removed');
       for (const statement of statements) await session.query(statement);
     });
   return eachTable(changes, install, onTable);
 }
 
-/** Likewise. The lock keeps instances from installing again what they find missing. */
+/** Removes the triggers table by table, like `installTriggers`. Meanwhile a lock keeps other instances from installing them again. */
 export async function removeTriggers(
   database: Database,
   changes: readonly TriggerChange[],
@@ -227,11 +227,11 @@ export async function removeTriggers(
       await session.query(`set local lock_timeout = ${lockTimeout}`);
       for (const statement of statements) await session.query(statement);
     });
-  // On another connection than those: there may be one of them.
+  // The lock has its own connection, because the pool may have only one.
   return database.own.use((session) =>
     session.transaction(async () => {
       await session.query(LOCK, [database.system]);
-      // It waits for as long as the tables take, which have a limit each.
+      // The transaction is idle while the tables are changed. Each of them has a limit.
       await session.query('set local idle_in_transaction_session_timeout = 0');
       return eachTable(changes, remove, onTable);
     }),
