@@ -332,7 +332,7 @@ export const OPTIONS = {
   ),
   MAX_STALENESS: duration(
     '30s',
-    'Longest time until changes to users, policies and the schema by others are noticed if notifications do not arrive',
+    'How long an instance may use old users, policies and schema if it gets no notification of a change',
   ),
   SCHEMA_LOCK_TIMEOUT: duration(
     '300ms',

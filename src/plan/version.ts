@@ -36,7 +36,7 @@ export function planVersion(request: ReadRequest, collection: Collection, model:
     key: collection.key,
   };
   const delta = unrestrictedCollection(versions).fields.get('delta');
-  if (!delta) throw new Error('versions have changes');
+  if (!delta) throw new Error(`"${VERSIONS}" has no field "delta"`);
   const id = request.showsVersion && model.synonyms && !collection.fields.has(META) ? versions.fields.get('id') : null;
   return { toMany, where: isNamed(field('key'), version), delta, ...(id && { id }) };
 }

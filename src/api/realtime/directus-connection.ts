@@ -370,7 +370,7 @@ function readSubscription({ collection, event, item, query }: Input): Subscripti
   if (query !== undefined && query !== null && !isObject(query)) throw invalidPayload('"query" must be an object');
   const read = readObject(query, 'query');
   const unfit = WITHOUT_ITEMS.find((name) => read[name] !== undefined && read[name] !== null);
-  if (unfit !== undefined) throw invalidQuery(`"${unfit}" cannot be subscribed to: items have events, sums have none`);
+  if (unfit !== undefined) throw invalidQuery(`"${unfit}" cannot be used in a subscription: only items have events`);
   return { collection, query: read, change, item: key === null ? null : String(key) };
 }
 

@@ -76,5 +76,5 @@ export function refuseUpserts({ collection, action, columns }: Change): void {
   if (action === 'upsert')
     throw invalidPayload(`Rows of "${collection.name}" are created or updated: they cannot be upserted`);
   if (action === 'update' && columns.some(({ field }) => field.name === CREATOR))
-    throw invalidPayload(`"${CREATOR}" is not allowed`);
+    throw invalidPayload(`"${CREATOR}" cannot be changed`);
 }

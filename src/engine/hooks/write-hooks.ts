@@ -148,7 +148,7 @@ async function checkCreator(write: HookedWrite, { rows }: Change): Promise<void>
 async function checkNewShare(write: HookedWrite, change: Change, row: ChangedRow): Promise<void> {
   const creator = row[`c${change.columns.findIndex(({ field }) => field.name === CREATOR)}`];
   if (creator !== undefined && creator !== write.writer.caller.user)
-    throw invalidPayload(`"${CREATOR}" is not allowed`);
+    throw invalidPayload(`"${CREATOR}" must be the caller: leave it out`);
   const values = valuesOf(change, row);
   const [name, item] = [String(values.get('collection')), String(values.get('item'))];
   await readItem(write, name, item);

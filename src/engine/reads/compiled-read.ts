@@ -54,7 +54,7 @@ export interface CompiledRead {
   readonly selectedFor: SelectionPurpose | null;
   /** The calls of functions in it: their arguments are checked before it runs. */
   readonly calls: readonly CallPlan[];
-  /** Whether a function that it calls may write. */
+  /** Whether the read calls a function that may write. */
   readonly volatile: boolean;
   /** Whether only the primary may serve it: a function may write, or it shows tables of the service, which follow no caller. */
   readonly primaryOnly: boolean;
@@ -132,7 +132,7 @@ export function* compileShape(
     rowProbe: once(() => rowProbe(plan)),
     fenced: once(() => compileFenced(plan, statement, uneven, model)),
     readBack: once(() => {
-      if (plan.kind === 'operation') throw new Error('an operation reads, and writes nothing to be read back');
+      if (plan.kind === 'operation') throw new Error('a GraphQL operation has no read-back');
       return readable(compileReadBack(plan), model);
     }),
   };

@@ -121,7 +121,7 @@ function addRow({ rows, collection, conflict, guard, operators, model }: Target,
     if (isKey(collection, field) || isUnchanged(field, value)) continue;
     if (value instanceof Operated && conflict.fields.includes(field))
       throw invalidPayload(`"${location}" must be a value: it is a column of "on_conflict"`);
-    if (field.special.includes('sealed')) throw invalidPayload(`"${location}" cannot be written`);
+    if (field.special.includes('sealed')) throw invalidPayload(`"${location}" cannot be written: the service sets it`);
     if (!isKeyReference(collection, field)) row.fields.add(name);
     const { relation } = field;
     if (!field.column && relation?.kind === 'many-to-one' && !isNested(value)) {

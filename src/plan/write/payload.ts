@@ -242,7 +242,8 @@ class PayloadWalker {
         continue;
       }
       if (isUnchanged(field, value)) continue;
-      if (field.special.includes('sealed')) throw invalidPayload(`"${fieldPath}" cannot be written`);
+      if (field.special.includes('sealed'))
+        throw invalidPayload(`"${fieldPath}" cannot be written: the service sets it`);
       row.fields.add(name);
       if (keepsValue(row, field, value, { path: fieldPath, guard: this.#guard })) continue;
       switch (field.relation?.kind) {
@@ -274,7 +275,7 @@ class PayloadWalker {
     this.#depth--;
   }
 
-  /** The row takes the key of the one that it refers to, which may be made by the same statement. */
+  /** The row takes the key of the row that it refers to. The same statement may create that row. */
   #setSharedKey(entry: PayloadEntry): void {
     const { row, field, path } = entry;
     if (field.relation?.kind !== 'many-to-one') return;

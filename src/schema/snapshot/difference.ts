@@ -127,7 +127,7 @@ function readChange(value: unknown, path: string): Change {
   } else if (kind === 'E' && Array.isArray(steps) && steps.every((step) => typeof step === 'string')) {
     return { kind, path: steps, lhs, rhs };
   }
-  throw invalidPayload(`"${path}" must be of kind N or D, or of kind E with the path to a property`);
+  throw invalidPayload(`"${path}" must have "kind" N or D, or "kind" E with a "path", which is a list of names`);
 }
 
 export interface DifferenceMode {

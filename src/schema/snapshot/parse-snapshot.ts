@@ -150,7 +150,8 @@ export function* readSnapshot(value: unknown, force: boolean): Steps<Snapshot> {
     throw invalidPayload(
       `The snapshot has version ${JSON.stringify(version)}, neither ${SNAPSHOT_VERSION} nor ${PARTIAL_VERSION} (of some collections)`,
     );
-  if (vendor !== VENDOR && !force) throw invalidPayload(`The snapshot is not one of a ${VENDOR} database`);
+  if (vendor !== VENDOR && !force)
+    throw invalidPayload(`"vendor" of the snapshot must be "${VENDOR}", not ${JSON.stringify(vendor)}`);
   if (typeof lateral !== 'string') throw invalidPayload('"lateral" must be a string');
   const snapshot = {
     version: version === PARTIAL_VERSION ? PARTIAL_VERSION : SNAPSHOT_VERSION,
