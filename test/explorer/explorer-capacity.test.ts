@@ -202,7 +202,7 @@ t.test('reports of real replays are shown, and files with markup execute nothing
   await page.getByRole('region', { name: 'Shapes of the recording' }).waitFor();
   await clean('a recording');
   await input('Open a recording').setInputFiles(hostile);
-  await page.getByRole('alert').getByText('no recording of lateral record').waitFor();
+  await page.getByRole('alert').getByText('not a recording of lateral record').waitFor();
   await page.getByRole('tab', { name: 'Budgets' }).click();
   await page.getByRole('region', { name: 'Statements and their budgets' }).waitFor();
   await clean('budgets');

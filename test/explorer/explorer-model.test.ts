@@ -107,7 +107,7 @@ t.test('suggested relations with one click', { skip }, async (t) => {
     [{ one_collection: 'books', one_field: 'readers', junction_field: 'reader' }],
   );
   await list.getByRole('button', { name: /^Add all/ }).click();
-  await list.getByText('Every foreign key has its list').waitFor();
+  await list.getByText('Every foreign key has a list').waitFor();
   t.equal((await sql`select from service_relations where many_collection = 'books_readers'`).length, 2);
   t.strictSame((await suggested()).relations, []);
   t.strictSame(complaints, []);

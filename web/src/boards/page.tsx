@@ -60,7 +60,7 @@ function BoardList({ mayChange }: { readonly mayChange: boolean }): JSX.Element 
         <Empty title="There are no boards yet" icon="columns">
           {mayChange
             ? 'A board shows charts of your data: counts, sums and averages, by group or over time. Press New board to begin.'
-            : 'You may read none, or nobody has created one.'}
+            : 'No board exists, or you may not read any.'}
         </Empty>
       )}
       {boards && boards.length > 0 && (

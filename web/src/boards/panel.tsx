@@ -1,4 +1,4 @@
-/** One chart of a board: it reads with the rights of the viewer, once or live. */
+/** One chart of a board: it reads with the permissions of the viewer, once or live. */
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call, itemsPath, messageOf } from '../api';

@@ -109,7 +109,9 @@ export function PublicAccess({ board, onClose }: { readonly board: Board; readon
             </li>
           ))}
         </ul>
-        <p class="quiet">Allow the data of charts on the page Access, in the policy of the public.</p>
+        <p class="quiet">
+          To show the data of the charts, allow reading it in the policy of the public, on the page Access.
+        </p>
       </div>
     </Dialog>
   );

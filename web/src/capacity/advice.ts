@@ -58,7 +58,7 @@ export async function adviseOn(
 
 /** With the permissions of the recorded caller. */
 async function explainShape({ example }: RecordedShape): Promise<Explanation> {
-  if (!example?.path) throw new Error('The request has no values.');
+  if (!example?.path) throw new Error('The recording has no request with values for this shape.');
   const as = example.user !== null ? `user:${example.user}` : example.role !== null ? `role:${example.role}` : 'public';
   const { data } = await call<Explanation>(example.method, example.path, {
     own: true,

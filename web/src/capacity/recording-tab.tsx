@@ -144,7 +144,7 @@ function Shown({ opened }: { readonly opened: Opened }): JSX.Element {
         {!recording.isComplete && ', stopped early'}.
       </p>
       {shapes.length === 0 ? (
-        <p class="quiet">The service answered no requests meanwhile.</p>
+        <p class="quiet">The service answered no requests during the recording.</p>
       ) : (
         <Table
           label="Shapes of the recording"

@@ -28,11 +28,11 @@ export interface Recording {
   readonly statements: ReadonlyMap<string, string>;
 }
 
-/** Reads the lines of a recording. Throws if the text is none. */
+/** Reads the lines of a recording. Throws if the text is not a recording. */
 export function readRecording(text: string): Recording {
   const [first = '', ...lines] = text.split('\n').filter((line) => line.trim() !== '');
   const header = parse(first);
-  if (header['format'] !== 'lateral-traffic') throw new Error('The file is no recording of lateral record.');
+  if (header['format'] !== 'lateral-traffic') throw new Error('This file is not a recording of lateral record.');
   if (header['version'] !== 1)
     throw new Error(
       `The recording has version ${String(header['version'])} of the format, and this page reads version 1.`,
@@ -45,7 +45,7 @@ export function readRecording(text: string): Recording {
     if (value['end'] === true) end = value;
     else if (typeof value['text'] === 'string') statements.set(String(value['shape']), value['text']);
     else if (isRequest(value)) requests.push(value);
-    else throw new Error('The recording has a line that is no request.');
+    else throw new Error('A line of the recording is not a request.');
   }
   const last = requests.reduce((latest, { t }) => Math.max(latest, t), 0);
   return {
@@ -67,7 +67,7 @@ function parse(line: string): Readonly<Record<string, unknown>> {
   } catch {
     // Reported below.
   }
-  throw new Error('The file is no recording of lateral record.');
+  throw new Error('This file is not a recording of lateral record.');
 }
 
 function isRequest(value: unknown): value is RecordedRequest {

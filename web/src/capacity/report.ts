@@ -14,7 +14,7 @@ export function readReport(text: string): Report {
   const json = parse(text);
   if (Array.isArray(json['steps'])) return capacityReport(json);
   if (Array.isArray(json['replayed'])) return replayReport(json);
-  throw new Error('The file is no report of lateral replay or lateral capacity.');
+  throw new Error('This file is not a report of lateral replay or lateral capacity.');
 }
 
 function parse(text: string): Json {
@@ -24,7 +24,7 @@ function parse(text: string): Json {
   } catch {
     // Reported below.
   }
-  throw new Error('The file is no report of lateral replay or lateral capacity.');
+  throw new Error('This file is not a report of lateral replay or lateral capacity.');
 }
 
 const PERCENTILES = ['p50', 'p90', 'p99', 'p99.9'];
@@ -53,7 +53,7 @@ function replayReport(json: Json): Report {
         text: `${String(limit)}: ${ok === true ? 'kept' : 'missed'} (${shown(value)})`,
         kind: ok === true ? ('good' as const) : ('bad' as const),
       })),
-      { text: 'Times are milliseconds from the time at which a request was due.', kind: 'plain' },
+      { text: 'Times are in milliseconds and begin when the request was due.', kind: 'plain' },
     ],
     head: ['Shape', 'Requests', 'Per second', ...PERCENTILES, 'Recorded p50', 'Recorded p99', 'Errors', 'Other status'],
     rows: [
@@ -106,7 +106,7 @@ function capacityReport(json: Json): Report {
 function readPage(text: string): Report {
   const page = new DOMParser().parseFromString(withoutAttributes(text), 'text/html');
   const table = page.querySelector('table');
-  if (!table || !/^Replay/.test(page.title)) throw new Error('The page is no report of lateral replay.');
+  if (!table || !/^Replay/.test(page.title)) throw new Error('This page is not a report of lateral replay.');
   const cells = (row: Element): string[] => [...row.querySelectorAll('th, td')].map((cell) => textOf(cell));
   const [head = [], ...rows] = [...table.querySelectorAll('tr')].map(cells);
   // The column of bars has no text.

@@ -74,7 +74,7 @@ export function ListInput({ id, field, value, disabled, label, wrong, onChange }
         <Button
           label={
             value === null || value === undefined
-              ? `Add an element (${value === null ? 'null' : 'not set'} now)`
+              ? `Add an element (the list is ${value === null ? 'null' : 'not set'})`
               : 'Add an element'
           }
           icon="plus"

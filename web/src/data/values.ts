@@ -1,4 +1,4 @@
-/** Formats, parses and checks values. Wrong ones are reported before they are sent. */
+/** Formats, parses and checks values. The Explorer reports a wrong value instead of sending it. */
 import { type Field, isArray, isMoment, isNumber, isRange } from '../model';
 import { isMomentText } from './moment';
 
@@ -22,7 +22,7 @@ export type Entered =
   /** `position` of the first wrong character, if it is known. */
   | { readonly error: string; readonly position?: number };
 
-/** The value of a text. In a field that is not a text, an empty text is null. */
+/** The value that the user entered. An empty input is null, except in a text field. */
 export function readEntered(text: string, field: Field): Entered {
   const isText = field.type === 'string' || field.type === 'text';
   if (text === '' && !isText) return { value: null };

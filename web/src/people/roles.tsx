@@ -153,7 +153,7 @@ function RoleForm({ role, parent: given, directory, onClose, onChanged }: RoleFo
         value={parent}
         options={roleOptions(directory, role ? withDescendants(role.id, directory.roles) : new Set())}
         onChange={setParent}
-        note="The role also has the policies of the role above it."
+        note="The role also has the policies of the chosen role."
       />
       <Checks
         label="Policies"

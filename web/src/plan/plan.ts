@@ -150,12 +150,12 @@ export function goodNews(root: PlanNode): string {
   return `PostgreSQL scans ${scanned.join(', ')} without an index, and no filter needs one. ${expected}`;
 }
 
-/** The plan is made for the values of the query. Whether reads use it depends on how they are planned. */
+/** The plan is made for the values of this query. The note says whether reads use such a plan, or a generic one. */
 export function planningNote({ plan_kind, parameters }: Explanation): string | null {
   if (parameters.length === 0) return null;
   return plan_kind === 'generic'
     ? 'Reads use a generic plan: the statement is prepared, and planned once for all values. This plan is made for the values of this query and may differ from it.'
-    : 'Reads are planned for their values, as this plan is: a generic plan for all values would be too slow for some of them.';
+    : 'PostgreSQL plans these reads for their values, as it did here: a generic plan for all values would be too slow for some of them.';
 }
 
 interface FilteredScan {

@@ -155,7 +155,7 @@ function RelationInputs({ draft, set, targets, collection: { name } }: InputsPro
       )}
       {hasJunction ? (
         <Check
-          label="items have an order (a column sort)"
+          label="items have an order (in a column named sort)"
           checked={draft.sorted}
           onChange={(sorted) => set({ sorted })}
         />
@@ -223,7 +223,7 @@ function BackList(props: { readonly back: string; readonly setBack: (name: strin
       label="List on the other side"
       value={props.back}
       onInput={props.setBack}
-      note="Optional: the name of a field there, with the items that lead to it"
+      note="Optional: a field of the related collection that lists the items referring to it"
     />
   );
 }

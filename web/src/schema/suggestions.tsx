@@ -72,7 +72,7 @@ export function SuggestedRelations(): JSX.Element | null {
         >
           {error && <ErrorBox text={error} />}
           {relations.length === 0 ? (
-            <Empty title="Every foreign key has its list" icon="check" />
+            <Empty title="Every foreign key has a list" icon="check" />
           ) : (
             <p class="quiet">
               A foreign key leads from an item to its parent. These fields lead in the other direction. Tables stay

@@ -63,7 +63,9 @@ export function Deliveries({ webhook, turn }: DeliveriesProps): JSX.Element {
           ))}
         </div>
         <span class="grow" />
-        {dead > 0 && <Button label="Send all dead again" icon="refresh" onClick={() => void sendAgain(null)} />}
+        {dead > 0 && (
+          <Button label="Send all dead deliveries again" icon="refresh" onClick={() => void sendAgain(null)} />
+        )}
       </header>
       {error && <ErrorBox text={error} />}
       {deliveries?.length === 0 && (

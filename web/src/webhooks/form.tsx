@@ -154,7 +154,7 @@ export function WebhookForm({ webhook, onClose, onSaved }: WebhookFormProps): JS
           value={draft.template}
           onInput={(event) => set({ template: event.currentTarget.value })}
         />
-        <small>JSON for receivers such as chats, with values in braces. The change itself if it is empty</small>
+        <small>A JSON template for receivers such as chats. If it is empty, the change itself is sent</small>
       </div>
       {!webhook && (
         <TextField

@@ -243,7 +243,7 @@ function WebhookView({ id, onSecret }: ViewProps): JSX.Element {
         {error && <ErrorBox text={error} />}
         {webhook.incomplete_since !== null && (
           <ErrorBox
-            text={`Changes were missed since ${webhook.incomplete_since}: ${webhook.incomplete_reason ?? 'unknown reason'}. Resume marks the webhook as complete.`}
+            text={`Changes were missed since ${webhook.incomplete_since}: ${webhook.incomplete_reason ?? 'unknown reason'}. The missed changes will not be sent. Resume removes this warning.`}
           />
         )}
         {attempt && <AttemptBox attempt={attempt} onClose={() => setAttempt(null)} />}

@@ -117,7 +117,7 @@ function RevisionEntry({ collection, revision, former, isLatest, onRestore }: En
         <p class="quiet">
           {action === 'create'
             ? 'The item was created.'
-            : `Changed ${Object.keys(revision.delta ?? {}).join(', ')}. The values before are unknown.`}
+            : `Changed ${Object.keys(revision.delta ?? {}).join(', ')}. The earlier values are unknown.`}
         </p>
       ) : changed.length === 0 ? (
         <p class="quiet">No field of the item changed.</p>
