@@ -183,11 +183,11 @@ export function kilobytes(bytes: number): string {
   return (bytes / 1_024).toFixed(1);
 }
 
-export function describeReads({ beside, alone }: Live['reads']): string {
-  const tell = ({ perSecond, spent }: KeyReads): string => `${perSecond.toFixed(0)} (${spent.toFixed(1)} us)`;
+export function describeReads({ beside: subscribed, alone }: Live['reads']): string {
   return (
-    'reads by key per second, and processor time of the service for each, in turns: ' +
-    `${tell(beside)} of a service that all subscribe to while nothing changes, ${tell(alone)} of one without subscribers`
+    `two services took turns with reads by key: ${subscribed.perSecond.toFixed(0)} per second ` +
+    `(${subscribed.spent.toFixed(1)} us of processor time each) with all subscribers while nothing changes, ` +
+    `and ${alone.perSecond.toFixed(0)} (${alone.spent.toFixed(1)} us) without subscribers`
   );
 }
 
