@@ -103,7 +103,7 @@ export class DatabaseCaller {
   }
 }
 
-/** The identity that the database learns: a share shows what its creator may see, so the creator stands for its readers. */
+/** The identity for PostgreSQL. A share shows what its creator may see, so a request through a share has the creator's identity. */
 function knownAs(caller: Identity): Pick<Identity, 'user' | 'role' | 'administrator' | 'inDatabase'> {
   return caller.share?.creator ?? caller;
 }

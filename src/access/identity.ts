@@ -15,15 +15,15 @@ export interface Identity extends Caller {
   readonly session: string | null;
   /** Whether an administrator reads with these permissions: nothing may be written then. */
   readonly isView: boolean;
-  /** Until then only a notification can change it; in milliseconds since 1970. */
+  /** The identity is looked up again after this time, in milliseconds since 1970. Notifications invalidate it earlier. */
   readonly validUntil: number;
   /** Whether the address of the client decides which policies apply. */
   readonly isAddressBound?: boolean;
-  /** The caller as the database may learn it; absent for the public and the command line. */
+  /** The facts that PostgreSQL gets with DATABASE_CALLER; absent for the public and the command line. */
   readonly inDatabase?: DatabaseIdentity;
   /** Conditions of extensions on the rows that this request may read; absent if none were asked for. */
   readonly conditions?: ReadConditions;
-  /** The share through which they came in, if they have no account: they see only what is shared. */
+  /** The share that the caller opened, if the caller is not a user. Only the shared item is visible. */
   readonly share?: SharedScope;
 }
 
@@ -46,7 +46,7 @@ export interface DatabaseIdentity {
   readonly claims: Readonly<Record<string, unknown>> | null;
 }
 
-/** An item that a user has opened to others. */
+/** A shared item. */
 export interface SharedScope {
   readonly id: string;
   readonly collection: string;

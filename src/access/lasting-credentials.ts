@@ -1,4 +1,4 @@
-/** The credentials of a connection that stays open: presented again and again, as a client would with each request. */
+/** The credentials of a connection that stays open. They are checked repeatedly, as if the client sent them with each request. */
 import type { RequestCredentials } from './identities.js';
 import type { Identity } from './identity.js';
 

@@ -34,7 +34,7 @@ export function checkRule({ permissions, validation, presets, ...rest }: Payload
     throw invalidPayload(`"presets": "${unknownName}" is not a field of "${collection.name}"`);
 }
 
-/** A call has no rows that a filter could be about, and presets would fill nothing. */
+/** A call has no rows to filter and no payload to validate or fill. */
 function checkCall(name: unknown, limits: readonly unknown[], model: Model): void {
   if (typeof name === 'string' && !model.functions.has(name)) throw invalidPayload(`Function "${name}" doesn't exist`);
   const isEmpty = (limit: unknown): boolean => !limit || (isObject(limit) && Object.keys(limit).length === 0);
@@ -42,7 +42,7 @@ function checkCall(name: unknown, limits: readonly unknown[], model: Model): voi
     throw invalidPayload('A permission with the action "execute" cannot have "permissions", "validation" or "presets"');
 }
 
-/** An address that cannot be parsed would match nobody without an error. */
+/** Refuses addresses that cannot be parsed. Without the error, they would silently match no caller. */
 export function checkAddresses({ ip_access: list }: Payload): void {
   addressTest(String(list ?? ''), (entry) => {
     throw invalidPayload(`"ip_access" must contain addresses, networks or ranges, not ${JSON.stringify(entry)}`);

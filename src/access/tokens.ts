@@ -151,7 +151,7 @@ export function issuerOf(token: string): string | null {
   }
 }
 
-/** Tokens are stored and compared as digests: a leaked table opens no door. */
+/** Tokens are stored and compared as digests, so a leaked table contains no usable token. */
 export function digestToken(token: string): string {
   return createHash('sha256').update(token).digest('hex');
 }

@@ -126,7 +126,7 @@ const writes = new HashQueue({ atOnce: 2, waiting: 1_000, waitingPerSource: 500,
 
 const neverLeaves = (): boolean => false;
 
-/** `address` is the client's. */
+/** Hashes a password for the client at `address`, in turn with the others that wait. */
 export function hashPassword(password: string, address: string): Promise<string> {
   return logins.run(address, neverLeaves, async () => (await argon2()).hash(password));
 }

@@ -69,7 +69,10 @@ export function areEqual(
   );
 }
 
-/** Whether the columns are a row of the query. A row takes one operator: where its columns need several, their names are looked up. */
+/**
+ * Whether the query returns the row of these columns. A row comparison takes one operator. If the columns need operators of several
+ * schemas, `in` lets PostgreSQL look them up.
+ */
 export function isAmong(columns: readonly Fragment[], fields: readonly Field[], query: Fragment): Fragment {
   const row = onlyOf(columns) ?? sql`(${join(columns, sql`, `)})`;
   const schema = onlyOf([...new Set(fields.map(operatorSchema))]);

@@ -1,4 +1,4 @@
-/** A text becomes a document that is known to fit the schema; operations.ts caches it. */
+/** Parses a GraphQL document and validates it against the caller's schema. operations.ts caches the result. */
 import {
   type ASTVisitor,
   type DocumentNode,
@@ -29,12 +29,12 @@ export interface Document {
   readonly fixed: FixedSelections;
 }
 
-/** Whether the document asks about the schema: then all of it is needed. */
+/** Whether the document is an introspection query, which needs the complete schema. */
 export function asksForSchema(text: string): boolean {
   return /__(schema|type)\b/.test(text);
 }
 
-/** As many errors as help. */
+/** Errors in one response: more would not help. */
 const MOST_ERRORS = 20;
 
 const RULES = specifiedRules.map((rule) => (rule === KnownTypeNamesRule ? knownTypeNames : rule));
@@ -49,7 +49,7 @@ function knownTypeNames(context: ValidationContext): ASTVisitor {
   };
 }
 
-/** Others may have their turn between the steps. */
+/** Other requests may run between the steps. */
 export function* parseDocument(text: string, schema: GraphQLSchema, limits: DocumentLimits): Steps<Document> {
   const node = parseText(text, limits);
   yield;

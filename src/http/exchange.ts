@@ -227,7 +227,7 @@ export class Exchange {
     this.extraHeaders += `\r\nPreference-Applied: ${preference}`;
   }
 
-  /** An error honours no preference. */
+  /** Removes `Preference-Applied`: an error response applies no preference of the request. */
   withdrawPreferences(): void {
     if (this.extraHeaders === '') return;
     this.extraHeaders = this.extraHeaders.replace(/\r\nPreference-Applied: [^\r]*/g, '');

@@ -133,7 +133,7 @@ export const CLIENT_LEFT_STATUS = 499;
 interface StatusStats {
   /** In the order of their first count: what was counted first stays first. */
   readonly number: number;
-  /** By duration: each request is in one bucket. */
+  /** Requests by duration, not cumulative: each one counts in one bucket. */
   readonly buckets: Float64Array;
   seconds: number;
 }

@@ -74,7 +74,7 @@ export class Subscribers implements Rights {
     if (this.counts.total === 0) this.onEmpty();
   }
 
-  /** The error is null if the service stops. */
+  /** Closes the subscription. `error` is the reason, or null if the service stops. */
   end(subscriber: Subscriber, error: unknown): void {
     if (subscriber.isClosed) return;
     this.close(subscriber);

@@ -123,7 +123,7 @@ function planMany(fields: readonly Selection[], nested: Position, planner: Plann
   return planGroups(query, collection, planConditions(query, collection, planner, location), planner);
 }
 
-/** Unscoped fields apply to every collection that has them; at least one must. */
+/** Plans a many-to-any relation. Fields without a collection (`item.title`) are read from every target that has them; one target must. */
 function planAny(name: string, wanted: Wanted, position: Position, planner: Planner): Output | null {
   const { collection } = position;
   const { field } = wanted;

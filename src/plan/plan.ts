@@ -156,7 +156,7 @@ export interface ManyToOneJoin {
   readonly kind: 'one';
   /** The field that shows the related row: a column, or an alias field. */
   readonly field: Field;
-  /** The columns that tie the row to it: the field's own, those that an alias field stands for, or what the only referrer refers to. */
+  /** The columns on this side of the join: foreign key columns, or for a one-to-one alias field the columns that the foreign key refers to. */
   readonly columns: readonly Field[];
   readonly target: Collection;
   /** The columns of the target that have the same values, in the same order. */

@@ -180,7 +180,7 @@ export class CsvReader {
   #begun = 0;
   #rows: Record<string, string>[] = [];
 
-  /** `checkLength` throws where a row is too long. */
+  /** `checkLength` throws if a row is too long. */
   constructor(private readonly checkLength: (length: number) => void) {}
 
   /** The rows that are complete with this piece. Empty cells are absent, so that columns get their defaults. */
@@ -195,7 +195,7 @@ export class CsvReader {
     return this.#rows;
   }
 
-  /** The last row, where its line has no end. */
+  /** The last row, if its line has no line break. */
   end(): Record<string, string>[] {
     this.#rows = [];
     if (this.#state === 'quoted') throw this.#invalid('a quote is not closed');
@@ -203,7 +203,7 @@ export class CsvReader {
     return this.#rows;
   }
 
-  /** Reads on from the state; answers how far. */
+  /** Continues from the state and returns the position of the next character. */
   #step(text: string, at: number): number {
     const code = text.charCodeAt(at);
     switch (this.#state) {

@@ -81,7 +81,7 @@ export type Broadcast =
   /** A webhook has changed, or changes wait to be delivered. */
   | { readonly kind: 'webhooks' };
 
-/** The parts that all threads share, as one of them sees them. */
+/** A thread's access to the state that all threads share. */
 export interface Shared {
   readonly secret: string;
   readonly limits: Limits;

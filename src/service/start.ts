@@ -53,7 +53,7 @@ export interface Service {
   readonly url: string;
   /** The URL of the admin listener, or null if there is none. */
   readonly adminUrl: string | null;
-  /** The database that is mirrored, with its credentials. */
+  /** The connection string of the served database, with its credentials. */
   readonly databaseUrl: string;
   /** The account that this start created, or null if there were users already. */
   readonly administrator: Credentials | null;

@@ -372,7 +372,7 @@ function stagesOf(times: readonly number[]): string {
 }
 
 const NO_CALLER = ',"user":null,"role":null';
-/** An identity is cached for many requests. */
+/** The recorded text of each caller. An identity object serves many requests, so the text is built once. */
 const callers = new WeakMap<Identity, string>();
 
 function callerOf(identity: Identity): string {

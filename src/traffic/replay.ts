@@ -233,7 +233,7 @@ function turnsOf(milliseconds: number, targets: number): number[] {
   return Array.from({ length: turns }, (_, turn) => (turn === turns - 1 ? milliseconds : (turn + 1) * length));
 }
 
-/** Progress is reported so often. */
+/** Milliseconds between two reports of progress. */
 const PROGRESS_MS = 1_000;
 
 class ProgressMeter {

@@ -196,9 +196,9 @@ function typeReasons(
   });
 }
 
-/** A table that has grown so many times costs more by itself. */
+/** A table that grew by this factor explains a higher cost. */
 const GROWTH = 1.5;
-/** The part of the rows after whose change autovacuum analyzes a table, twice. */
+/** Statistics are stale if this share of the rows has changed: twice the share at which autovacuum analyzes a table. */
 const STALE_SHARE = 0.2;
 
 function tableReasons(table: string, file: AcceptedFile, { statistics }: PlannedState): string[] {

@@ -24,7 +24,7 @@ import { quoteIdentifier } from '../sql/fragment.js';
 import type { RecordedCaller, RecordedRequest } from './requests.js';
 import type { Twin } from './twin.js';
 
-/** The requests of one shape whose values get the same kind of plan, and the first of them. */
+/** The requests of one shape whose values get the same kind of plan. The first one represents them. */
 export interface PlannedClass {
   /** A digest of the shape and the role. */
   readonly id: string;

@@ -22,8 +22,9 @@ export interface CacheableRead {
   readonly compiled: CompiledRead;
   readonly values: Values;
   readonly caller: Identity;
-  /** The statement's values, and the digest of the settings that the database learns; '' for none. */
+  /** The values of the statement. */
   readonly bound: readonly (string | null)[];
+  /** The digest of the caller's settings in the database, or '' without DATABASE_CALLER. */
   readonly digest: string;
 }
 
@@ -48,7 +49,7 @@ class CachedShape extends DependentShape<CacheEntry> {
   readonly number = ++shapes;
   /** Answers that were dropped before they were used, since the last one that was used. */
   wasted = 0;
-  /** Until then nothing is kept, by the clock of `performance`: its tables change more often than they are read. */
+  /** No answers are kept before this time (`performance.now()`), because the tables change more often than they are read. */
   pausedUntil = 0;
   record: ShapeRecord | null = null;
   /** The entry whose size includes that of the compiled statement, or null if none is kept. */

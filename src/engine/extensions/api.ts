@@ -81,7 +81,7 @@ export interface LateralEvents {
 
 /** Where a `Request` comes from. */
 export interface FetchOptions {
-  /** The caller. By default the credentials of the request say who calls. */
+  /** The caller. By default, the caller that the credentials of the request identify. */
   readonly as?: As;
   /** The address of the client. Without it, policies that are limited to addresses do not apply. */
   readonly address?: string;

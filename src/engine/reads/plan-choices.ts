@@ -34,7 +34,7 @@ interface Choice {
   readonly version: number;
 }
 
-/** Milliseconds before a shape that could not be explained is tried again. */
+/** Milliseconds between a failed EXPLAIN of a shape and the next attempt. */
 const RETRY_MS = 1_000;
 
 export class PlanChoices {
@@ -132,7 +132,7 @@ function unbatched(): string {
   return '';
 }
 
-/** Costs of PostgreSQL's planner: 100 to 280 of them take a millisecond. */
+/** Limits in the planner's cost units, of which PostgreSQL works off 100 to 280 per millisecond. */
 const MAX_STRETCH = 2_000;
 const HEAVY_COST = 10_000;
 
@@ -143,7 +143,7 @@ const HUB_MULTIPLE = 20;
 
 /** Why one plan may be wrong for some values of a shape; null if no reason is known. */
 type Risk =
-  /** The plan follows the sort order, and bets on the filter to leave enough rows. */
+  /** The plan reads rows in the sort order, and expects to find enough that match the filter. */
   | 'walk'
   /** The plan collects all rows that match, and one value has very many. */
   | 'hub'

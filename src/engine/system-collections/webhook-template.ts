@@ -22,7 +22,7 @@ export interface Template {
   readonly paths: readonly (readonly string[])[];
 }
 
-/** Throws if the template is none, or has a placeholder that no delivery can fill. */
+/** Throws if the text is not a template, or has a placeholder that no delivery can fill. */
 export function parseTemplate(text: string): Template {
   if (text.length > MAX_LENGTH) throw invalidPayload(`"template" is longer than ${MAX_LENGTH} characters`);
   const body = parseJson(text);
@@ -50,7 +50,10 @@ function parsePath(path: string): readonly string[] {
   return segments;
 }
 
-/** The body for a payload. A text that is one placeholder becomes the value itself; in other texts values become text, and null becomes none. */
+/**
+ * The body for a payload. A string that is only a placeholder becomes the value, with its JSON type. In other strings, values are inserted
+ * as text, and null as an empty string.
+ */
 export function renderTemplate({ body }: Template, payload: string): string {
   const values = parseJson(payload);
   let length = 0;

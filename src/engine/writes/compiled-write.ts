@@ -431,7 +431,10 @@ export function collectionsOf({ plan }: PlannedWrite): Collection[] {
   return [...plan.nodes, ...plan.unlinks].map(({ collection }) => collection);
 }
 
-/** The body that a flat write answers, or the error of an item that has another entity tag. Its cell is missing if no row was written, and empty if the caller may not read the row. */
+/**
+ * The response body of a flat write, or null if the caller may not read the row. Throws if no row was written (null), or if the item has
+ * another entity tag.
+ */
 export function flatBody(cell: Buffer | null): Buffer | null {
   if (cell === null) throw forbidden();
   if (cell.length === UNMATCHED.length) throw changedMeanwhile();

@@ -72,7 +72,7 @@ export class ChangeStream {
   /** How often the tables that are served may have changed. */
   #tablesChanges = 0;
   state: StreamState = 'closed';
-  /** Why it could not be opened, or was lost. */
+  /** Why the stream could not be opened or was lost, or null while it is open. */
   failure: Error | null = null;
   /** A position in the log, in bytes: everything that was committed before it has been reported. */
   position = 0;

@@ -30,7 +30,7 @@ export interface Known {
   has(xid: number): boolean;
   /** Whether the transaction began to write after the snapshot: in the log, no later transaction is visible in it. */
   isBefore(xid: number): boolean;
-  /** The transactions that have written something and are open, if they are older than one that has ended. */
+  /** Open transactions with writes, as listed by the snapshot: only those that began before a transaction that has ended. */
   readonly running: ReadonlySet<number>;
 }
 
@@ -54,7 +54,7 @@ export class CommitVisibility {
     return snapshot && knownIn(snapshot);
   }
 
-  /** The same, and `running` has all transactions that are open now. */
+  /** Like `knownNow`, but `running` has all open transactions: a transaction ends before the snapshot is taken. */
   async runningNow(): Promise<Known | null> {
     try {
       await within(endTransaction(this.database), ANSWER_TIMEOUT_MS);

@@ -35,7 +35,7 @@ export const CONCEALED = '**********';
 const TEXTS = new Set(['text', 'varchar', 'bpchar', 'citext', 'name']);
 const PLAIN_NUMBER = /^(?:0|-?[1-9]\d*)$/;
 
-/** `path` leads to the value inside the payload. Null passes: whether it may is another question. */
+/** `path` leads to the value inside the payload. Null passes here, even if the column refuses it. */
 export function checkValue(field: Field, value: unknown, path: string): unknown {
   const column = field.column;
   if (!column) throw new Error(`the field "${field.name}" has no column`);

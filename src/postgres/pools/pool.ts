@@ -58,11 +58,11 @@ const MAX_LIFETIME_MS = 1_800_000;
 const CLOSE_GRACE_MS = 1_000;
 
 export class Pool<Connection extends Pooled> {
-  /** Statements so far, those that begin and end transactions included. */
+  /** How many statements were sent, including those that begin and end transactions. */
   sent = 0;
   readonly #idle: Connection[] = [];
   readonly #waiting: Waiting<Connection>[] = [];
-  /** Those that are used, by whom. */
+  /** The connections in use, each with its user. */
   readonly #inUse = new Map<Connection, string>();
   #relief: NodeJS.Timeout | null = null;
   /** With the time at which each is to be renewed. */

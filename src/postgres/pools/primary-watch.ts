@@ -1,8 +1,7 @@
 /**
- * Which of several servers takes writes. It is asked every second whether it still does; as soon as another one has taken its
- * place all connections are ended, and new ones are opened there. A server that was the primary before, and does not know that
- * another was promoted, is known by its timeline: each promotion begins a new one. A server of another cluster or another database
- * is never used in place of the one that the service started with.
+ * Finds the primary among several servers, and checks every second that it still accepts writes. As soon as another server is the
+ * primary, all connections are closed and new ones are opened there. A former primary that does not know of the promotion has an older
+ * timeline, because each promotion begins a new one. Servers of another cluster or database are never used.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { asError, codeOf, elementAt } from '../../base/narrow.js';
@@ -19,7 +18,7 @@ export interface Role extends ServerIdentity {
   readonly standby: boolean;
   /** Whether transactions are read-only unless they say otherwise. */
   readonly readonly: boolean;
-  /** Null of a standby. */
+  /** The timeline of a primary, or null for a standby. */
   readonly timeline: number | null;
 }
 
@@ -39,7 +38,7 @@ const ANSWER_MS = 1_000;
 const ROUND_MS = 1_000;
 const LOST_ROUND_MS = 200;
 
-/** So many rounds the others are left alone while the primary answers: a second primary may be there unseen. */
+/** While the primary answers, the other servers are checked only every fifth round: there may be a second primary. */
 const QUIET_ROUNDS = 5;
 
 /** Milliseconds that a read whose connection was lost waits for a new primary. */
@@ -55,7 +54,7 @@ export function watchPrimary(options: WatchedServer, leave: () => void, observe:
   const { urls, target } = parseDatabaseUrl(options.url);
   if (target === 'any') return null;
   const open = (url: string): DriverClient => {
-    // Without settings, which a pooler may refuse: it is asked for nothing that depends on them.
+    // Sends no settings, because a pooler may refuse them and the checks do not depend on them.
     const client = openClient({ ...options, url, pooler: 'session' }, { max: 1, max_pipeline: 0 }, 0);
     failOnHangUp(client);
     return client;
@@ -88,7 +87,7 @@ export class PrimaryWatch {
   #isLost = false;
   #round: Promise<void> | null = null;
   #search: Promise<void> | null = null;
-  /** By the clock of `performance`: before, nobody is asked again for a timeline that was not found. */
+  /** The next search for a timeline that was not found starts no earlier (`performance.now()`). */
   #nextSearch = 0;
   #timer: NodeJS.Timeout | null = null;
   #isClosed = false;

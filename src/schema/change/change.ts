@@ -191,13 +191,13 @@ export class Draft {
     return this.#model;
   }
 
-  /** The same as read from the catalogs. */
+  /** The schema after the operations so far, as read from the catalog. */
   async schema(): Promise<LoadedSchema> {
     this.#schema ??= await loadSchema(this.session, this.database);
     return this.#schema;
   }
 
-  /** Each operation is planned on what the one before left. */
+  /** Plans the operation on the schema that the previous operations have left, and executes it. */
   async apply(operation: Operation): Promise<void> {
     await this.execute(planSchemaOperation(operation, await this.model()));
   }
@@ -207,7 +207,7 @@ export class Draft {
     return this.session.cell(text, parameters);
   }
 
-  /** The same of a statement of our own: its functions and operators are qualified here. */
+  /** Like `cell`, for a statement of the service: its functions and operators are qualified here. */
   ownCell(text: string, parameters: readonly string[]): Promise<Buffer | null> {
     return this.session.cell(this.database.qualified(text), parameters);
   }
