@@ -244,7 +244,7 @@ function restrictModel(
   });
 }
 
-/** Those that group something visible, at any depth. */
+/** The folders that contain a visible collection, at any depth. */
 function foldersOf(collections: ReadonlyMap<string, Collection>, model: Model): Model['folders'] {
   const folders = new Map<string, CollectionMeta>();
   for (const { meta } of collections.values()) {

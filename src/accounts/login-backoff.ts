@@ -61,9 +61,9 @@ const MAX_WAITING = 1_000;
 const MAX_REMEMBERED = 20_000;
 
 interface Failures {
-  /** Those that are not forgotten. */
+  /** Failures that still count. */
   count: number;
-  /** With the forgotten ones, but for those of long ago. */
+  /** All failures, including those that no longer count, except very old ones. */
   total: number;
   /** When the last one was. */
   at: number;

@@ -22,9 +22,9 @@ export interface TestCaller {
   readonly ignored: ReadonlySet<string>;
   /** Collections of which not all rows may be read. */
   readonly limited: ReadonlySet<string>;
-  /** Those of them whose rules read related items. */
+  /** Limited collections whose rules read related items. */
   readonly related: ReadonlySet<string>;
-  /** Those of which some fields may be read on some rows only. */
+  /** Collections with fields that may be read in some rows only. */
   readonly uneven: ReadonlySet<string>;
 }
 

@@ -81,7 +81,7 @@ function commentsInActivity(places: Installations): Copy[] {
 }
 
 /**
- * Those that are here already are found by their id: they may have got an item since, there or here. Others are found by their names.
+ * Versions that were copied before are found by their id, because they may have got an item since. Others are found by their names.
  * The history has the values of each change, its author and its time. Digests are computed differently: such a version counts as outdated.
  */
 function versionRows(places: Installations): Copy[] {

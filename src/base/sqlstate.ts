@@ -154,7 +154,7 @@ export function isRaised(error: unknown): boolean {
 /** The classes of errors that PostgreSQL has itself, without those of PL/pgSQL. */
 const OWN_CLASSES = /^(0[0-389ABFLPZ]|10|2[0-8BDF]|3[489BDF]|4[024]|5[34578]|72|F0|HV|XX)/;
 
-/** Those of them that say that a value is wrong, or that a request is not supported. */
+/** The classes for wrong values and unsupported requests. */
 const VALUE_CLASSES = /^(0A|22|23|44)/;
 
 /** The message that a user's function raised, which is safe to show, unless the error is about a constraint of the database. */

@@ -81,7 +81,7 @@ function orUsageError<Value>(read: () => Value, prefix = ''): Value {
 
 export interface CommandLine {
   readonly operands: readonly string[];
-  /** Those of the allowed switches that were given. */
+  /** The switches on the command line. */
   readonly switches: ReadonlySet<string>;
   /** `--port 9000` and `--port=9000` are PORT=9000. */
   readonly environment: Readonly<Record<string, string>>;

@@ -76,7 +76,7 @@ export interface SystemField {
 export interface FunctionBinding {
   readonly kind: 'function';
   readonly function: string;
-  /** Those that are the function's own: the others are of the query. */
+  /** The arguments of the function. The field's other arguments belong to the query. */
   readonly arguments: readonly string[];
   /** Rows of fields, one or several; a value, and how it is shown; or nothing. */
   readonly result: 'list' | 'one' | 'nothing' | { readonly as: Representation };

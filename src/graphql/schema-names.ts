@@ -38,7 +38,7 @@ export function expressibleFields(collection: Collection): readonly Field[] {
   return fields;
 }
 
-/** Those of them that the database lets the service read. */
+/** The expressible fields that the service's database role may read. */
 export function readableFields(collection: Collection): readonly Field[] {
   return expressibleFields(collection).filter(isReadable);
 }

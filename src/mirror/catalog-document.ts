@@ -29,12 +29,12 @@ export interface CatalogDocument {
   readonly composite_references?: readonly CompositeReferenceEntry[] | null;
   /** Tables whose rows are on several servers, and the column that says on which. */
   readonly shards?: readonly ShardEntry[] | null;
-  /** Those of Citus, where it is installed; without a column where each worker has all rows. */
+  /** Distributed tables of Citus, if it is installed. They have no column if each worker has all rows. */
   readonly distributed?: readonly ShardEntry[] | null;
   /** Tables and views whose rows have no xmin, and whether the rows can be changed or deleted. */
   readonly digested?: readonly (readonly [table: number, isWritable: boolean])[] | null;
   readonly sequences: readonly SequenceEntry[] | null;
-  /** Those that fire, with those of partitions. */
+  /** Enabled triggers, including triggers of partitions. */
   readonly triggers: readonly TriggerEntry[] | null;
   /** The rules for writes. */
   readonly rules: readonly RuleEntry[] | null;
@@ -54,7 +54,7 @@ export interface CatalogDocument {
   /** Tables with row-level security from which the service's role is exempt: absent unless the database knows the callers. */
   readonly exempt?: readonly number[];
   readonly comments: readonly CommentEntry[] | null;
-  /** Those that may be called, as far as they are there. */
+  /** Functions that may be called and exist. */
   readonly functions: readonly FunctionEntry[] | null;
   /** Procedures, aggregates and window functions with the names of those rows. */
   readonly routines?: readonly (readonly [exposed: string, kind: 'p' | 'a' | 'w'])[] | null;

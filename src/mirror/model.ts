@@ -59,7 +59,7 @@ export interface Model {
   readonly refusedFunctions: ReadonlyMap<string, string>;
   /** The schema of each extension of the database, by its name. */
   readonly extensions: ReadonlyMap<string, string>;
-  /** Those of full text search; PostgreSQL's own first. */
+  /** Configurations of full-text search; PostgreSQL's own first. */
   readonly textSearch: readonly TextSearchConfiguration[];
   /** Privileges of the database roles of callers, by role. */
   readonly rolePrivileges?: ReadonlyMap<string, RolePrivileges>;

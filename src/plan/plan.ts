@@ -24,7 +24,7 @@ export interface ReadPlan {
 /** A call of a function: its rows take the place of a table's. */
 export interface CallPlan {
   readonly overload: Overload;
-  /** Those that are given; a list of any length that is not has no slot, and is empty. */
+  /** The arguments of the call. An argument that was left out has no slot, and gets its default or an empty VARIADIC list. */
   readonly arguments: readonly { readonly argument: Argument; readonly slot: Slot | null }[];
   /** Whether the function was called before, and its rows are where that statement has left them. */
   readonly fromSetting?: boolean;

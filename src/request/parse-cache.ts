@@ -1,8 +1,8 @@
 /**
- * Requests that were parsed before, by their texts. They stay valid as long as the process runs: names are looked up later, variables at
- * binding. A text is kept from its second sight on: most that differ in a value never come again, and keeping them would cost
- * more than parsing them. Those that differ in values alone share the rest. The tables take their whole room when they are
- * made, and many are never used: they are made with the first text.
+ * Parsed requests by their texts. They stay valid as long as the process runs, because names are looked up later and variables when the
+ * statement is bound. A text is kept when it arrives for the second time: most texts never come again, and keeping them would cost more
+ * than parsing them. Texts that differ only in values share the rest of the parsed request. A table takes all of its memory when it is
+ * created, and many are never used. So it is created with the first text.
  */
 import { LRUCache } from 'lru-cache';
 import type { Values } from '../sql/parameter.js';

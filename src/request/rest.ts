@@ -121,7 +121,7 @@ export function parseItem(collection: string, key: Key, query: Input, limits: Pa
   return finish({ collection, target: { kind: 'item', key: context.values.add(key) } }, query, context);
 }
 
-/** Those of the items with these keys that the query selects, whichever page of them it asks for; their keys are the first value. */
+/** Reads the items with these keys that match the query, without its sort and page. The first value has the keys. */
 export function parseChanged(collection: string, query: Input, limits: ParseLimits): Parsed {
   const context = contextOf(limits, true);
   const keys = context.values.add([]);

@@ -1,6 +1,6 @@
 /**
- * URLs that were parsed before. Those that differ only in simple values of filters, such as the keys and dates that a program fills
- * in, share one pattern: after its second sight a URL of it is not parsed again, its values are put into their slots.
+ * Parsed URLs. URLs that differ only in simple values of filters, such as keys and dates, share one pattern. After the second
+ * URL of a pattern, its URLs are no longer parsed: their values are put into the slots of the parsed request.
  */
 import { LRUCache } from 'lru-cache';
 import type { Parsed } from './ast.js';

@@ -40,7 +40,7 @@ export interface AcceptedTable {
 export interface AcceptedFile {
   readonly version: number;
   readonly server: number;
-  /** Those that do not have PostgreSQL's own value. */
+  /** The planner's settings that differ from PostgreSQL's defaults. */
   readonly settings: Readonly<Record<string, string>>;
   readonly tables: Readonly<Record<string, AcceptedTable>>;
   readonly indexes: Readonly<Record<string, string>>;

@@ -74,7 +74,10 @@ const PHRASES: readonly (readonly [phrase: RegExp, instead: string])[] = [
   [/\bthat (is|are) there\b/i, 'that exists, existing'],
 ];
 /** A sentence that begins with one of these words has no named subject, unless it is a question. */
-const BEGINNINGS = [/^(who|whom|whose|what|whoever|null where|null if|null for|the same for)\b/i, /^Of\b/];
+const BEGINNINGS = [
+  /^(who|whom|whose|what|whoever|null where|null if|null for|the same for|likewise|so many|those (of|that|on|over|who))\b/i,
+  /^Of\b/,
+];
 
 /** A block, or lines that follow each other. */
 const COMMENT = /^[ \t]*(?:\/\*[\s\S]*?\*\/|(?:\/\/.*\n[ \t]*)+)/gm;
@@ -144,6 +147,11 @@ t.test('phrases are found in documents and in code', async (t) => {
   ]);
   t.strictSame(complaintsOf(passagesOf('a.ts', '/** Null where nothing is. */\nexport {};')), [
     'a.ts:1: "Null where nothing is": begins with "Null where"',
+  ]);
+  t.match(complaintsOf(passagesOf('a.ts', '/** Those of it. So many rows. Likewise. */\nexport {};')), [
+    /begins with "Those of"/,
+    /begins with "So many"/,
+    /begins with "Likewise"/,
   ]);
   const union =
     'type A =\n  /** Of a row. The same for it. Null if none. */\n  | 1\n  // One line, and\n  // anew.\n  | 2;\n';

@@ -84,7 +84,7 @@ export interface Explanation {
   readonly plan_kind: PlanKind;
   /** Whether the answer is kept in memory, and if not, why. Absent if no reads are served from memory. */
   readonly cache?: { readonly kept: boolean; readonly reason: string | null };
-  /** Indexes that could serve it, by what the request asks. Those of one entry are needed together. */
+  /** Indexes that could serve the request. If an entry has several indexes, the read needs all of them. */
   readonly indexes: readonly (readonly ProposedIndex[])[];
   readonly plan: readonly [ExplainedPlan] | undefined;
 }

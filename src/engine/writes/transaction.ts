@@ -172,8 +172,8 @@ export class TransactionPipeline {
 const CALM_MS = 2_000;
 
 /**
- * PostgreSQL takes a second to find a deadlock, and all who take part hold their connections meanwhile. So while transactions of several
- * writes meet deadlocks, they run one at a time. Those that wait for a connection wait here, to be among them.
+ * PostgreSQL takes a second to find a deadlock, and the transactions in it hold their connections meanwhile. So after a deadlock,
+ * transactions of several writes run one at a time. They wait here before they take a connection.
  */
 export class DeadlockLane {
   readonly #waiting = new Set<() => void>();

@@ -490,7 +490,7 @@ function plan(filter: Filter, collection: Collection, model: Model): Condition {
   return planFilter(filter, collection, { model, maxNodes: Number.MAX_SAFE_INTEGER, nodes: 0 }, 'validation');
 }
 
-/** The conditions one by one. Those on related rows of one list stay together: they apply to the same row. */
+/** The separate conditions of a filter. Conditions on one list of related rows stay together, because they apply to the same row. */
 function conditionsOf(filter: Filter, collection: Collection): Filter[] {
   if (filter.kind === 'and') return filter.filters.flatMap((each) => conditionsOf(each, collection));
   if (filter.kind !== 'field' || filter.filter.kind !== 'and') return [filter];

@@ -98,7 +98,7 @@ with recursive served as (
   ) found
 )`);
 
-/** Those of them that have rows, whether each may be published, and as what. Changes of a partition are sent as those of its root. */
+/** The tables that the served tables and views read, and how each may be published. A change of a partition is sent as a change of its root. */
 const SOURCES = withCatalog(`${BELOW}
 select below.served, n.nspname as schema, c.relname as name, c.relkind::text as kind, c.relpersistence::text as persistence,
   pg_has_role(c.relowner, 'usage') as owned,

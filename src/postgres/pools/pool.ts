@@ -26,11 +26,11 @@ export type Make<Connection> = (onLost: () => void, count: () => void) => Connec
 /** How many connections there are, and what they do. */
 export interface PoolState {
   readonly most: number;
-  /** Those that are in use. */
+  /** Connections in use. */
   readonly busy: number;
   readonly idle: number;
   readonly opening: number;
-  /** Users that wait for one. */
+  /** Users that wait for a connection. */
   readonly waiting: number;
   /** Whether a user has waited in vain, and none has got a connection since. */
   readonly isStarved: boolean;

@@ -274,7 +274,7 @@ export class ReplicaWatch {
   /** The last answer of the primary; null before the first. */
   #primary: PrimaryReport | null = null;
   readonly #reasons = new Map<Replica, string>();
-  /** Those that do not answer. */
+  /** The replicas that do not answer. */
   readonly #silent = new Set<Replica>();
   /** Models and unknown positions so far, and those of the latter that were settled. */
   #models = 0;

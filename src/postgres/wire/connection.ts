@@ -161,7 +161,7 @@ export class Connection implements Receiver, Watched {
     });
   }
 
-  /** So many rows more of the portal that is suspended. */
+  /** Requests up to `maxRows` more rows of the suspended portal. */
   fetch(maxRows: number): void {
     this.#socket?.write(writeFetch(maxRows));
   }

@@ -68,7 +68,7 @@ interface IndexObject {
   readonly scans: number;
 }
 
-/** Those of one collection, or of all that have a table. */
+/** The indexes of one collection, or of all that have a table. */
 export async function describeIndexes(
   draft: Draft,
   model: Model,
@@ -152,7 +152,7 @@ interface CheckObject {
   readonly is_valid: boolean;
 }
 
-/** Those of one collection, or of all that have a table. */
+/** The check constraints of one collection, or of all that have a table. */
 export async function describeChecks(
   draft: Draft,
   model: Model,

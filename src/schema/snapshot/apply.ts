@@ -152,7 +152,7 @@ function isReplaced({ before, after }: Pair<FieldEntry>): boolean {
   return isColumn(before) !== isColumn(after);
 }
 
-/** Those of collections that are in the database now, by name. */
+/** The pairs of collections that exist in the database, by name. */
 function presentPairs({ collections }: SnapshotPairs): ReadonlyMap<string, Pair<CollectionEntry>> {
   return new Map(collections.flatMap((pair) => (pair.before ? [[pair.before.collection, pair] as const] : [])));
 }

@@ -63,9 +63,9 @@ export interface SnapshotTable {
   readonly comment: string | null;
   /** Only where it is not one field: several in the order of the key, or none. */
   readonly primary_key?: readonly string[];
-  /** Plain ones over several columns; those over one are properties of its field. */
+  /** Plain indexes of several columns. An index of one column is a property of its field. */
   readonly indexes: readonly SnapshotIndex[];
-  /** Those over several columns, only where there are some; one over a single column belongs to its relation. */
+  /** Foreign keys of several columns; absent if there are none. A foreign key of one column belongs to its relation. */
   readonly foreign_keys?: readonly SnapshotForeignKey[];
 }
 

@@ -18,7 +18,7 @@ export interface Details {
   readonly enums: ReadonlyMap<string, readonly string[]>;
   /** The columns of primary keys, by collection. */
   readonly primaryKeys: ReadonlyMap<string, readonly string[]>;
-  /** Those over several columns, in a fixed order. */
+  /** Foreign keys of several columns, in a fixed order. */
   readonly foreignKeys: readonly ForeignKeyDetail[];
   /** Columns that PostgreSQL computes when they are read. */
   readonly virtual: readonly { readonly collection: string; readonly name: string }[];

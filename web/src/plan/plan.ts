@@ -8,7 +8,7 @@ export interface Explanation {
   readonly parameters: readonly (string | null)[];
   /** How PostgreSQL plans reads of this shape; the plan here is made for the values. */
   readonly plan_kind: 'generic' | 'custom' | 'fenced';
-  /** Indexes that could serve the request. Those of one entry are needed together. */
+  /** Indexes that could serve the request. If an entry has several indexes, the read needs all of them. */
   readonly indexes: readonly (readonly ProposedIndex[])[];
   readonly plan: readonly [
     { readonly Plan: PlanJson; readonly 'Execution Time'?: number; readonly 'Planning Time'?: number },
