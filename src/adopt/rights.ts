@@ -27,7 +27,7 @@ const PUBLIC_POLICY = literal('abf8a154-5b1c-4a46-ac9c-7300570f4f17');
 /** Keys of texts of their application, which is not here. */
 const TEXTS: readonly (readonly [string, string])[] = [
   ['$t:public_label', 'Public'],
-  ['$t:public_description', 'What requests without a user may do'],
+  ['$t:public_description', 'Permissions of requests without a user'],
   ['$t:admin_policy_label', 'Administrator'],
   ['$t:admin_description', 'Grants everything'],
 ];

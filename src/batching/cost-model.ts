@@ -12,7 +12,7 @@ export const MAX_BATCH_MS = 250;
 
 /** The longest that a batch should take, by the cost of its reads. */
 const BATCH_BUDGET_MS = 4;
-/** A read is cheap if at least so many fit into the budget. Of the cheapest reads, one backend serves more than Node can handle. */
+/** A read is cheap if at least so many fit into the budget. One backend serves more of the cheapest reads than Node can handle. */
 const CHEAP_READS_PER_BATCH = 8;
 const CHEAPEST_READS_PER_BATCH = 80;
 /** Connections that reads of one shape may share before they are limited. */

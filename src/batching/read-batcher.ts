@@ -350,7 +350,7 @@ function withSettings(query: WireQuery, { settings }: PendingRead, { isPlannedPe
 
 const BEGIN = transactionQuery('begin');
 const COMMIT = transactionQuery('commit');
-/** Of a transaction, only its isolation level and whether it may write stay for the next one. */
+/** The next transaction keeps only the isolation level and the access mode. */
 const COMMIT_AND_BEGIN = transactionQuery('commit and chain');
 const PLAN_PER_READ = "select pg_catalog.set_config('plan_cache_mode', 'force_custom_plan', true)";
 

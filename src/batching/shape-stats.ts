@@ -38,7 +38,7 @@ export function shapeDigest(text: string): string {
   return digest;
 }
 
-/** The statistics of one thread about a shape: plain data that can be added to those of others. */
+/** The statistics of one thread about a shape: plain data that can be added to other threads' statistics. */
 export interface ShapeReport {
   readonly text: string;
   readonly plan: PlanKind;

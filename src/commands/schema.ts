@@ -119,7 +119,7 @@ async function apply(commandLine: CommandLine): Promise<void> {
       progress: showProgress,
     });
     if (process.stderr.isTTY) process.stderr.write('\r\x1b[K');
-    console.log(applied ? '\nApplied.' : '\nNo differences any more.');
+    console.log(applied ? '\nApplied.' : '\nThere are no differences left.');
   });
 }
 

@@ -89,8 +89,8 @@ function readQualities(header: string): ReadonlyMap<string, number> {
 }
 
 /**
- * By measurement (bench/profile-big-reads.md): higher levels cost twice as much for a tenth fewer bytes. Of long bodies
- * brotli's lowest makes nearly as little in a fifth of the time.
+ * By measurement (bench/profile-big-reads.md): higher levels cost twice as much for a tenth fewer bytes. For long
+ * bodies, brotli's lowest level is nearly as small in a fifth of the time.
  */
 const GZIP = { level: 3 };
 const BROTLI_QUALITY = 4;

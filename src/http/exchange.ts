@@ -304,8 +304,8 @@ export class Exchange {
   }
 
   /**
-   * The Server-Timing header; '' for a request that passed no stage. It ends the last of them. The times tell what is cached, and how
-   * much there is that a caller may not see, so others than administrators get them only if the option says so.
+   * The Server-Timing header; '' for a request that passed no stage. It ends the last of them. The times reveal what is cached, and how
+   * many rows the caller may not see. So only administrators get them, unless the option allows more callers.
    */
   serverTiming(): string {
     if (this.#stageTimes === null) return '';
@@ -390,7 +390,7 @@ const CLOSE_LENGTH = 'close'.length;
 
 type Writable<Type> = { -readonly [Name in keyof Type]: Type[Name] };
 
-/** All headers of a request that the service knows. Of several with one name, the first counts. */
+/** All headers of a request that the service knows. If a header is repeated, the first one counts. */
 interface ReadHeaders extends Writable<Headers> {
   acceptEncoding: string;
   connection: string;
@@ -518,7 +518,7 @@ function hasBearerScheme(authorization: string): boolean {
   return authorization.startsWith('Bearer ') || /^bearer /i.test(authorization);
 }
 
-/** The value of a cookie. Of two with one name the first is the more specific. */
+/** The value of a cookie. If two cookies have the name, the first is the more specific one. */
 function readCookie(header: string, name: string): string {
   for (const pair of header.split(';')) {
     const at = pair.indexOf('=');

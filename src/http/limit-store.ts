@@ -1,6 +1,6 @@
 /**
- * Where the limits count: in the memory of this instance, or in a store that several instances share. A store that fails, or does
- * not answer in time, refuses no request: until it is back, each instance counts for itself.
+ * Counts requests for the limits: in the memory of this instance, or in a store that several instances share. If the store fails or
+ * does not answer in time, no request is refused for it: each instance uses its own counts until the store is back.
  */
 import { RateLimiterMemory, RateLimiterPostgres, RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
 import { StartError } from '../base/errors.js';

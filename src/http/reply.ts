@@ -61,7 +61,7 @@ export interface OpenResponse {
 }
 
 export interface OpenListener {
-  /** The client takes more again. What is left of the last piece leaves with the next one only: something has to be written. */
+  /** The client accepts bytes again. The unsent rest of the last piece leaves only with the next one, so something must be written. */
   writable(): void;
 }
 

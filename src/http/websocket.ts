@@ -170,7 +170,7 @@ function createUpgrade(protocol: SocketProtocol, options: SocketOptions, open: {
   return async (response, request, context) => {
     const exchange = new Exchange(request, response, hooks);
     exchange.outlive();
-    // The request is gone after the first await.
+    // uWebSockets frees the request after the first await.
     const [origin = '', host = '', userAgent = '', key = '', offered = '', extensions = ''] = UPGRADE_HEADERS.map(
       (name) => request.getHeader(name),
     );

@@ -149,7 +149,7 @@ class StreamSink implements Sink {
     if (exchange.aborted) return;
     exchange.replied = true;
     if (this.begun && reply.length !== undefined) {
-      // With all its bytes it has ended; with fewer the end of the connection tells the client.
+      // A body with all of its bytes has ended. If bytes are missing, the connection is closed, so the client notices.
       if (this.#left > 0) breakOff(exchange);
       return;
     }

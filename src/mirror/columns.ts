@@ -143,7 +143,7 @@ export function* assembleTables(
   return { tables, names, typed };
 }
 
-/** How to tell versions of a row of a table apart. */
+/** How to distinguish the versions of a row, by table. */
 function rowTags(document: CatalogDocument): (table: number) => RowTag | null {
   const distributed = new Map(document.distributed ?? []);
   const digested = new Map(document.digested ?? []);

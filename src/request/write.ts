@@ -29,7 +29,7 @@ export type WriteRequest =
   | ({
       readonly kind: 'create';
       readonly idempotencyKey: IdempotencyKey | null;
-      /** Null if an item that exists is an error. */
+      /** How to treat an existing item, or null if it is an error. */
       readonly onConflict: OnConflict | null;
       /** Whether an item that exists is a failed precondition; `onConflict` then has no effect. */
       readonly isNew?: boolean;
@@ -60,7 +60,7 @@ interface Conditional {
 
 /** Requirements of a write on the items that it is about. */
 export interface Conditions {
-  /** Null if the item may have any entity tag. */
+  /** The entity tags that the item may have, or null for any. */
   readonly ifMatch: IfMatch | null;
   /** Whether no item may exist that has the key of the new one. */
   readonly isNew: boolean;

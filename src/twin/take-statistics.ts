@@ -91,7 +91,7 @@ async function readAll(session: Session, schemas: readonly string[], system: str
   return { facts, structure, metadata };
 }
 
-/** Fields that no response shows: their values are secret here too. Those of the service's own tables are left out anyway. */
+/** Fields that no response shows. `withoutValues` removes their values, and all values of the system tables. */
 function concealedFields(metadata: Taken['metadata']): string[] {
   const rowsOf = (table: string): readonly Readonly<Record<string, unknown>>[] =>
     parseOwnJson<readonly unknown[]>(metadata[table] ?? '[]').filter(isRecord);

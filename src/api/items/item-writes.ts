@@ -119,7 +119,7 @@ export function wantsItems(exchange: Exchange): boolean {
   return wanted !== 'minimal';
 }
 
-/** Whether the caller wants the items that it wrote (RFC 7240, 4.2). Null if the caller does not say. */
+/** Whether the caller wants the written items (RFC 7240, 4.2), or null without this preference. */
 function returnPreference(prefer: string): 'minimal' | 'representation' | null {
   const [, wanted] = /(?:^|,)\s*return\s*=\s*"?(minimal|representation)"?\s*(?:[,;]|$)/i.exec(prefer) ?? [];
   if (wanted === undefined) return null;

@@ -93,7 +93,7 @@ export function* describeApi(routes: readonly ApiRoute[], model: Model, url: str
       securitySchemes: { token: { type: 'http', scheme: 'bearer' } },
       parameters: PARAMETERS,
       schemas: { ...schemas, ...COMPONENTS },
-      responses: { Error: { description: 'What went wrong.', content: json(ref('Error')) } },
+      responses: { Error: { description: 'The error.', content: json(ref('Error')) } },
     },
   };
 }

@@ -74,8 +74,8 @@ const ALL_WRITTEN = sql` where case when (select count(*) from ${WRITTEN}) = (se
 export interface FlatStatement {
   readonly statement: Statement;
   /**
-   * Each parameter is a list here, with a text for each row. It answers the number and the body of each row that was written; rows that
-   * another transaction holds are left out. Null if only the statement for one row will do.
+   * The statement for many rows, or null if there is only one for a single row. Each parameter is a list with a text for each row. It
+   * returns the number and the body of each written row, and leaves out rows that another transaction has locked.
    */
   readonly batch: Statement | null;
 }
@@ -92,7 +92,7 @@ export interface FlatTables {
 /** The tables that a query reads; undefined for one that is no collection. */
 export type TablesIn = (text: string) => readonly (Collection | undefined)[];
 
-/** Null if another statement has to read the answer, or the key of the row is not known before. */
+/** Returns null if another statement has to read the response, or if the key of the row is not known before. */
 export function compileFlat(
   node: WriteNode,
   answer: ReadPlan | null,
@@ -118,8 +118,8 @@ export function compileFlat(
 }
 
 /**
- * New rows of one list. Each column is one parameter, a list with a text for each row. The rows are returned in the order in which they are
- * inserted, which is that of the lists. Null if the answer needs more than the rows themselves.
+ * Inserts the rows of one list. Each column is one parameter, a list with a text for each row. The rows are returned in the order of the
+ * lists, in which they are inserted. Returns null if the response needs more than the columns of these rows.
  */
 export function compileFlatList(
   node: WriteNode,
@@ -310,7 +310,7 @@ function compileBatch(
   );
 }
 
-/** Deletes the item of one key. It answers no row if the item is missing or the rule does not allow it. Null if the rule needs joins. */
+/** Deletes the item with a key. The statement returns no row if the item is missing or the rule refuses it. Returns null if the rule needs joins. */
 export function compileFlatDelete(
   collection: Collection,
   rule: Condition | null,
@@ -374,7 +374,7 @@ export function overriding({ fields }: Pick<FlatParts, 'fields'>): Fragment {
   return fields.some(({ column }) => column?.identity === 'always') ? sql` overriding system value` : nothing;
 }
 
-/** `named` finds the row. Null if the rule needs joins to other tables. */
+/** `named` finds the row. Returns null if the rule needs joins. */
 export function updateParts(
   node: WriteNode,
   scope: Scope,

@@ -138,7 +138,7 @@ interface Existing {
   readonly columns: Fragment;
 }
 
-/** Null if items are found by their keys alone. */
+/** Finds existing items by the columns of `on_conflict`. Returns null without it: keys alone find the items. */
 export function compileExisting(node: WriteNode, position: number): Existing | null {
   const { collection, conflict } = node;
   if (!conflict) return null;

@@ -99,7 +99,7 @@ export interface WriteCall {
 export type WriteOption = IdempotencyKey | 'count' | null;
 
 interface CompiledWrite extends CompiledStatement {
-  /** The same for many rows, or null. */
+  /** The statement for many rows, or null if there is none. */
   readonly batchText: string | null;
 }
 
@@ -213,7 +213,7 @@ export class WriteCompiler {
     return access ? null : flatPayload(request, this.#policies.accessOf(caller)?.key ?? '');
   }
 
-  /** The same for a payload whose statement is known. */
+  /** Binds a payload to the known statement of its shape, or returns null if there is none. */
   compileKnown(model: Model, call: WriteCall): FlatCall | null {
     const known = call.payload && model === this.#mirror.model ? this.#known.find(call.payload) : undefined;
     if (!call.payload || !known) return null;
@@ -311,7 +311,7 @@ export class WriteCompiler {
     return null;
   }
 
-  /** Reads the items by the keys that the write stores. Null if the caller may not read them. */
+  /** Reads the items by the keys that the write stores. Returns null if the caller may not read them. */
   prepareReadBack({ plan, keys: plannedKeys }: PlannedWrite, { writer, client, readBack }: WriteCall): ReadBack | null {
     const keys = plan.nodes.length === 0 ? (plannedKeys ?? []) : plannedKeys;
     const query = readBack && keys ? withKeys(readBack, keys) : readBack;

@@ -83,7 +83,7 @@ const UNKNOWN_ITEMS =
 interface Receipt {
   readonly fingerprint: string;
   readonly keys: readonly Key[] | null;
-  /** Of a function. Versions before 1.0 kept the answers of all requests, and no keys. */
+  /** The response of a function call. Versions before 1.0 stored the responses of all requests, and no keys. */
   readonly answer: string | null;
 }
 

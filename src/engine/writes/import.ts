@@ -131,7 +131,7 @@ class Attempt {
     this.#running.catch(() => {});
   }
 
-  /** Of rows that cannot be written together each half is tried, so that few wrong ones are found by few statements. */
+  /** Writes the rows together. If this fails, it tries each half, so a few wrong rows are found with few statements. */
   async #write(planned: Plan, rows: readonly Input[], first: number): Promise<void> {
     const failure = await tryRows(this.#writing, planned, rows.length);
     if (failure === null) return;

@@ -31,7 +31,7 @@ export interface FlatPayload {
   readonly key: Key | null;
 }
 
-/** Null if the payload has to be planned. */
+/** Returns null if the payload has to be planned. */
 export function flatPayload(request: WriteRequest, permissions: string): FlatPayload | null {
   if (request.idempotencyKey) return null;
   if (request.kind === 'update-item') return request.ifMatch ? null : payloadOf(request, request, permissions);

@@ -44,7 +44,7 @@ export function settleDispute({ row, field, path }: Dispute): void {
   row.columnValues.set(field.name, sources.length === 1 && only ? only : { kind: 'several', values: sources });
 }
 
-/** The same for a part of a known key: no value remains if it equals the key. */
+/** Resolves the values for a part of a known key. No value remains if all of them equal the key. */
 function settleClaim(row: Row, field: Field, claim: ColumnValue, path: string): void {
   const part = row.key === null ? undefined : keyPart(row.collection, row.key, field);
   const open = sourcesOf(claim).filter((each) => {

@@ -141,9 +141,9 @@ const LOCATIONS = withCatalog(`
   )
   select namespace.nspname as location,
     exists (
-      select from pg_catalog.pg_class beside
-      where beside.relnamespace = class.relnamespace and beside.relname = 'service_schema'
-        and beside.relkind = 'r' and beside.relowner = class.relowner and (owned or not beside.relrowsecurity)
+      select from pg_catalog.pg_class marker
+      where marker.relnamespace = class.relnamespace and marker.relname = 'service_schema'
+        and marker.relkind = 'r' and marker.relowner = class.relowner and (owned or not marker.relrowsecurity)
     ) as watched
   from pg_catalog.pg_class class
   join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace

@@ -20,7 +20,7 @@ export interface TablePart {
   readonly name: string;
 }
 
-/** Of one collection, or of all that have a table. Each part comes with the name of its collection. */
+/** The parts of a kind (indexes or checks) of one collection, or of all that have a table, each with the name of its collection. */
 export async function findParts<Part extends TablePart>(
   draft: Draft,
   model: Model,

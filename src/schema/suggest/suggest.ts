@@ -251,7 +251,7 @@ function newColumns({ columns, isNew }: Reference): readonly string[] | null {
   return isNew ? namesOf(columns) : null;
 }
 
-/** Foreign keys over several columns. Those that an alias field stands for already have what was wanted of them. */
+/** Foreign keys of several columns. A foreign key with an alias field needs no further fields. */
 function compositeReferences(many: Collection, model: Model, reserveName: ReserveName): Reference[] {
   const aliasOf = (columns: readonly string[], one: string): Field | undefined =>
     [...many.fields.values()].find(
