@@ -3,7 +3,7 @@ import type { Identities } from '../access/identities.js';
 import { type Identity, onlyAdministrator, onlyUser } from '../access/identity.js';
 import { invalidPayload, StartError } from '../base/errors.js';
 import { isObject } from '../base/exact-json.js';
-import { elementAt } from '../base/narrow.js';
+import { elementAt, messageOf } from '../base/narrow.js';
 import type {
   Extension,
   ExtensionRouter,
@@ -130,34 +130,44 @@ async function answered(
   request: RouteRequest<never>,
   extensions: Extensions,
 ): Promise<Reply> {
-  let isOver = false;
+  const over = new AbortController();
   const call = async (given: RouteRequest<never>): Promise<Reply> => {
     const result = await route.call(given);
-    if (!(result instanceof Response)) return dataReply(result === undefined ? {} : { data: result });
-    const pieces: Uint8Array[] = [];
-    for await (const piece of result.body ?? []) {
-      if (isOver) break;
-      pieces.push(piece);
-    }
-    const { status, headers } = result;
-    return {
-      status,
-      type: headers.get('content-type') ?? '',
-      body: Buffer.concat(pieces),
-      headers: headersOf(headers),
-    };
+    if (result instanceof Response) return replyOf(result, over.signal);
+    if (typeof result === 'function' || typeof result === 'symbol')
+      throw new TypeError(`a route cannot answer a ${typeof result}`);
+    return dataReply(result === undefined ? {} : { data: result });
   };
-  return extensions.run({ ...route, call }, request, async () => {
-    isOver = true;
-  });
+  return extensions.run({ ...route, call }, request, async () => over.abort());
+}
+
+/** `over` cancels the body. */
+async function replyOf(response: Response, over: AbortSignal): Promise<Reply> {
+  const { status, headers, type } = response;
+  if (type === 'error') throw new TypeError('Response.error() has no status');
+  const pieces: Uint8Array[] = [];
+  const write = (piece: Uint8Array): void => void pieces.push(piece);
+  await response.body?.pipeTo(new WritableStream({ write }), { signal: over });
+  const cache = headers.get('cache-control');
+  return {
+    status,
+    type: headers.get('content-type') ?? '',
+    body: Buffer.concat(pieces),
+    headers: headersOf(response),
+    ...(cache !== null && { cache }),
+  };
 }
 
 /** The service writes these itself. */
-const OWN_HEADERS: ReadonlySet<string> = new Set(['content-type', 'content-length', 'connection', 'transfer-encoding']);
+const OWN_HEADERS: ReadonlySet<string> = new Set([
+  ...['content-type', 'content-length', 'connection', 'transfer-encoding', 'keep-alive'],
+  ...['cache-control', 'date', 'set-cookie', 'x-request-id'],
+]);
 
-/** Cookies are the only header that cannot be one list. */
-function headersOf(headers: Headers): NonNullable<Reply['headers']> {
-  const others = [...headers].filter(([name]) => name !== 'set-cookie' && !OWN_HEADERS.has(name));
+/** Cookies are the only header that cannot be one list. What `fetch` answers is decoded already. */
+function headersOf({ headers, url }: Response): NonNullable<Reply['headers']> {
+  const isDecoded = url !== '';
+  const others = [...headers].filter(([name]) => !OWN_HEADERS.has(name) && !(isDecoded && name === 'content-encoding'));
   return { ...Object.fromEntries(others), 'set-cookie': headers.getSetCookie() };
 }
 
@@ -186,9 +196,19 @@ function checkSchema(schema: unknown, place: string): void {
       throw new StartError(`${place}: the keyword "${keyword}" is not supported, only ${KEYWORDS.join(', ')}`);
     if (keyword === 'type' && !typesOf(value).every((type) => Object.hasOwn(TYPES, type)))
       throw new StartError(`${place}: "type" must be one of ${Object.keys(TYPES).join(', ')}`);
+    if (keyword === 'pattern') checkPattern(value, place);
     if (keyword === 'items') checkSchema(value, `${place}.items`);
     if (keyword === 'properties' && isObject(value))
       for (const [name, each] of Object.entries(value)) checkSchema(each, `${place}.${name}`);
+  }
+}
+
+function checkPattern(pattern: unknown, place: string): void {
+  try {
+    if (typeof pattern !== 'string') throw new TypeError('it must be a string');
+    new RegExp(pattern, 'u');
+  } catch (error) {
+    throw new StartError(`${place}: "pattern": ${messageOf(error)}`);
   }
 }
 
