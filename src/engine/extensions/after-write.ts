@@ -4,6 +4,7 @@ import type { Collection } from '../../mirror/model.js';
 import type { PlannedWrite, WriteNode } from '../../plan/write/write.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import type { Key } from '../../request/write.js';
+import { NUMBER } from '../../sql/codec.js';
 import { joinKey } from '../../sql/key-text.js';
 import { type Change, type ChangedRow, type HookedWrite, valuesOf, type WriteHook } from '../hooks/write-hook.js';
 import type { Item, ItemKey } from './api.js';
@@ -147,12 +148,22 @@ function rowEvents(
   });
 }
 
+/** The values that the row was given; of an operator, whose result the statement knows, the operator. */
 function payloadOf(change: Change, row: ChangedRow): Item {
-  const isShown = (name: string): boolean => {
-    const { special = [] } = change.collection.fields.get(name) ?? {};
-    return !special.includes('hash') && !special.includes('conceal');
-  };
-  return Object.fromEntries([...valuesOf(change, row)].filter(([name]) => isShown(name)));
+  const values = valuesOf(change, row);
+  const payload: Item = {};
+  change.columns.forEach(({ field: { name, special, column }, operators: [operator], choosesOperator }, index) => {
+    if (!values.has(name) || special.includes('hash') || special.includes('conceal')) return;
+    const value = shownNumber(values.get(name), column?.base_type ?? '');
+    const applied = choosesOperator ? row[`o${index}`] : operator;
+    payload[name] = applied === undefined ? value : { [`_${applied}`]: value };
+  });
+  return payload;
+}
+
+/** PostgreSQL gets numbers as texts. Longer ones stay texts, as in answers. */
+function shownNumber(value: unknown, type: string): unknown {
+  return typeof value === 'string' && /^(int[24]|float[48])$/.test(type) && NUMBER.test(value) ? Number(value) : value;
 }
 
 function keyOf({ key }: Collection, row: ChangedRow): Key | null {

@@ -22,6 +22,7 @@ import { checkKey, type ImpliedPart, namedKey, newKey, shownWrittenKey } from '.
 import { impliedParts, type LinkParent } from '../../plan/write/links.js';
 import { fieldNamesOf, without } from '../../plan/write/payload-fields.js';
 import { LinkedItem, type Payload } from '../../plan/write/payload-row.js';
+import { checkRows } from '../../plan/write/write-rows.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import type { Input } from '../../request/parse-context.js';
 import { namedOperator, Operated } from '../../request/update-operators.js';
@@ -43,6 +44,8 @@ export interface HookingWrite extends WrittenBy {
 interface PlannedHookingWrite extends HookingWrite {
   readonly model: Model;
   readonly access: Access | null;
+  /** Rows that the request may write; null for no limit. */
+  readonly maxRows: number | null;
 }
 
 /** How the items of a payload are written. */
@@ -91,6 +94,9 @@ function changesRelated({ kind }: Relation, value: unknown): boolean {
 
 export class BeforeWrites {
   readonly #guard: Guard | null;
+  /** Rows that the plan will have: new ones, and those with a key. */
+  #added = 0;
+  readonly #keyed = new Set<string>();
 
   constructor(
     private readonly write: PlannedHookingWrite,
@@ -157,8 +163,18 @@ export class BeforeWrites {
   async #item(collection: Collection, payload: Payload, written: Written): Promise<Input> {
     if (written.depth > MAX_DEPTH) return payload;
     this.#checkRight(collection, written.action);
+    this.#count(collection, written.keys);
     const changed = await this.#call(collection, payload, written);
     return this.#nested(collection, written.isNamed ? withKeyOf(collection, payload, changed) : changed, written);
+  }
+
+  /** The plan refuses too many rows as well, but only after the hooks of all of them. */
+  #count(collection: Collection, keys: readonly unknown[]): void {
+    const { maxRows } = this.write;
+    if (maxRows === null) return;
+    if (keys.length === 0) this.#added++;
+    for (const key of keys) this.#keyed.add(`${collection.name}/${checkKey(collection, key)}`);
+    checkRows(this.#added + this.#keyed.size, maxRows);
   }
 
   async #call(collection: Collection, payload: Payload, { action, keys }: Written): Promise<Input> {

@@ -46,7 +46,6 @@ const SAVEPOINT = 'lateral_call';
 export class TransactionItems implements HookTransaction {
   /** The error after which the whole transaction is run again or has ended, whatever the hook makes of it. */
   fatal: { readonly error: unknown } | null = null;
-  isUsed = false;
   #isClosed = false;
   #scope: TransactionScope | null = null;
   #running: Promise<unknown> = Promise.resolve();
@@ -77,10 +76,10 @@ export class TransactionItems implements HookTransaction {
   /** A failed call is undone alone: the hook may catch its error and go on. */
   async #run<Data>(call: ItemsCall, as: As | 'caller', hooks: boolean): Promise<Data> {
     if (this.#isClosed) throw invalidQuery('The transaction of this call has ended: await each call of "tx"');
-    this.isUsed = true;
     this.#scope ??= await this.open();
     const { session, asError, writer, callerOf } = this.#scope;
     const caller = as === 'caller' ? writer.caller : await callerOf(as);
+    const dropAfterwards = session.markAfterwards();
     try {
       await session.query(`savepoint ${SAVEPOINT}`);
       const data = await this.#send<Data>(call, this.#scope, caller, hooks);
@@ -89,6 +88,7 @@ export class TransactionItems implements HookTransaction {
     } catch (error) {
       if (session.lost || isConflict(error)) this.fatal = { error };
       else await this.#undo(session);
+      dropAfterwards();
       throw error instanceof ServiceError || this.fatal ? error : asError(error);
     }
   }

@@ -175,6 +175,7 @@ async function tryRows(
   // Sent together with the batch: what fails here fails there as well.
   const begun = session.query('savepoint batch');
   begun.catch(() => {});
+  const dropAfterwards = session.markAfterwards();
   try {
     await write(planned, rows);
     // Not awaited: it fails only with the connection, and then the next statement fails too.
@@ -183,6 +184,7 @@ async function tryRows(
   } catch (error) {
     await begun;
     await session.query('rollback to savepoint batch');
+    dropAfterwards();
     if (!(error instanceof Conflict)) return error;
     if (error.isSame(before)) return error.cause;
     if (before) return serviceUnavailable('database', 'Other requests write the same items: nothing was imported');

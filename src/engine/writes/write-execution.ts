@@ -102,10 +102,10 @@ export abstract class WriteExecution {
   protected beforeHooks(
     open: () => Promise<Session>,
     call: WrittenBy & Pick<WriteCall, 'attempt'>,
-    { context: { model, access } }: WriteTarget,
+    { context: { model, access, maxRows } }: WriteTarget,
   ): BeforeWrites | null {
     const write = this.extended(call);
-    return write && new BeforeWrites({ ...write, model, access }, open);
+    return write && new BeforeWrites({ ...write, model, access, maxRows }, open);
   }
 
   /** Whether `beforeWrite` of an extension concerns the request. */

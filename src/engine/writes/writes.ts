@@ -466,9 +466,11 @@ export class Writes extends WriteExecution {
     work: (transaction: ImportTransaction) => Promise<Result>,
   ): Promise<Result> {
     const by = await this.#conditionedBy(given);
-    const call: WriteCall = { ...by, readBack: null, idempotencyKey: null, tags: null };
     const attempt = (model: Model, number: number): Promise<Result> => {
-      const { collection, context } = this.restrict(name, by.writer, model);
+      const call: WriteCall = { ...by, readBack: null, idempotencyKey: null, tags: null, attempt: number };
+      const target = this.restrict(name, by.writer, model);
+      const { collection } = target;
+      const context = { ...target.context, maxRows: null };
       const { access } = context;
       const guard = access && new Guard(access, model);
       if (guard && !guard.covers('update', collection, [])) guard.grant('create', collection);
@@ -476,11 +478,9 @@ export class Writes extends WriteExecution {
       const isHooked = this.services.extensions?.reached('beforeWrite', collection.name, model).size ?? 0;
       return this.services.database.imports.use((session) => {
         const plan = async (rows: readonly Input[]): Promise<PlannedWrite> => {
-          const hooks = isHooked
-            ? this.beforeHooks(async () => session, { ...call, attempt: number }, { collection, context })
-            : null;
+          const hooks = isHooked ? this.beforeHooks(async () => session, call, { collection, context }) : null;
           const changed = hooks ? await hooks.rows(collection, rows, onConflict?.resolution === 'merge') : rows;
-          return planImported(collection, changed, onConflict, { ...context, maxRows: null });
+          return planImported(collection, changed, onConflict, context);
         };
         const write = async (planned: PlannedWrite, rows: number): Promise<number> => {
           const skipped = await this.inScope(session, planned, call, () =>

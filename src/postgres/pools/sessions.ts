@@ -316,6 +316,14 @@ export class Session implements Pooled {
     this.#afterwards.add(work);
   }
 
+  /** Answers what drops the work that is added from now on: for a savepoint to which the transaction is rolled back. */
+  markAfterwards(): () => void {
+    const kept = this.#afterwards.size;
+    return () => {
+      for (const work of [...this.#afterwards].slice(kept)) this.#afterwards.delete(work);
+    };
+  }
+
   /** All changes are rolled back if anything fails, the commit included. `begin` may name the kind of transaction. */
   async transaction<Result>(work: () => Promise<Result>, begin = 'begin'): Promise<Result> {
     // Sent together with the first statement of the work: one round trip less.
