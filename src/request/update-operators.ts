@@ -18,7 +18,7 @@ export class Operated {
 }
 
 /** A key of a payload's object that names an operator, or `_set`. */
-interface NamedOperator {
+export interface NamedOperator {
   readonly key: string;
   readonly operator: UpdateOperator | null;
   /** Whether the object has other keys as well. */

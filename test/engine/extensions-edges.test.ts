@@ -1,7 +1,7 @@
 /** Hooks at their edges: what is undone, what is limited, and what `afterWrite` gets. */
 import t from 'tap';
 import { type AfterWriteContext, createLateral, defineExtension, Refused } from '../../src/index.js';
-import { ADMIN_TOKEN, connectSql, createDatabase, startDatabase, waitFor } from '../support/service.js';
+import { ADMIN_TOKEN, connectSql, createDatabase, request, startDatabase, waitFor } from '../support/service.js';
 
 const ADMIN = { as: 'administrator' } as const;
 const server = await startDatabase();
@@ -15,12 +15,18 @@ await sql.unsafe(`
 const written: Omit<AfterWriteContext, 'tx'>[] = [];
 const committed: string[] = [];
 let calls = 0;
+const given: unknown[] = [];
+let change: (payload: Readonly<Record<string, unknown>>) => unknown = () => undefined;
 let refuses = false;
 
 const extension = defineExtension({
   name: 'edges',
-  collections: ['people', 'tags'],
-  beforeWrite: () => void calls++,
+  collections: ['people', 'tags', 'service_users'],
+  beforeWrite: (context) => {
+    calls++;
+    given.push(context.payload);
+    return change(context.payload);
+  },
   afterWrite: {
     people: async ({ tx, ...context }) => {
       written.push(context);
@@ -41,6 +47,8 @@ const people = lateral.items('people', ADMIN);
 t.beforeEach(() => {
   written.length = 0;
   committed.length = 0;
+  given.length = 0;
+  change = () => undefined;
   refuses = false;
 });
 
@@ -107,4 +115,43 @@ t.test('a request with too many rows is refused before the hooks of all of them'
   t.ok(calls <= 20);
   t.strictSame([...(await sql`select count(*)::int from people where name like 'many%'`)], [{ count: 0 }]);
   t.equal((await people.createMany(rows.slice(0, 20)))?.length, 20);
+});
+
+t.test('a hook gets passwords and operators alike, whatever the request', async (t) => {
+  const users = lateral.items('service_users', ADMIN);
+  const user = await users.create({ email: 'reader@example.com', password: 'first-secret' });
+  const id = String(user?.['id']);
+  await users.update(id, { password: 'second-secret' });
+  await users.updateMany({ keys: [id] }, { password: 'third-secret' });
+  t.strictSame(
+    given.map((payload) => (payload as { password: unknown }).password),
+    ['first-secret', 'second-secret', 'third-secret'],
+  );
+  const logIn = async (password: string): Promise<number> =>
+    (
+      await request(lateral, 'POST', '/auth/login', {
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ email: 'reader@example.com', password }),
+      })
+    ).status;
+  t.equal(await logIn('third-secret'), 200);
+  change = ({ password }) => ({ password: `${password}!` });
+  await users.updateMany({ keys: [id] }, { password: 'fourth-secret' });
+  t.strictSame([await logIn('fourth-secret'), await logIn('fourth-secret!')], [401, 200]);
+
+  change = () => undefined;
+  const person = await people.create({ name: 'counted', visits: 1 });
+  const document = 'mutation ($id: ID!) { update_people_item(id: $id, increment: { visits: 2 }) { visits } }';
+  const visits = async (): Promise<unknown> =>
+    (await lateral.graphql<{ update_people_item: { visits: number } }>(document, { id: person?.['id'] }, ADMIN))
+      .update_people_item.visits;
+  given.length = 0;
+  t.equal(await visits(), 3);
+  t.strictSame(given, [{ visits: { _increment: 2 } }]);
+  change = (payload) => {
+    (payload['visits'] as { _increment: number })._increment *= 5;
+  };
+  t.equal(await visits(), 13);
+  change = () => ({ visits: 0 });
+  t.equal(await visits(), 0);
 });

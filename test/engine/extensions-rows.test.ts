@@ -27,6 +27,7 @@ const KEYS: Readonly<Record<string, readonly string[]>> = {
   page_blocks: ['id'],
   headings: ['id'],
   site: ['id'],
+  gauges: ['id'],
 };
 const TRIGGERS = Object.entries(KEYS).map(
   ([table, key]) =>
@@ -37,7 +38,8 @@ await sql.unsafe(`
   create table passports (id serial primary key, number text, person integer unique references people);
   create table profiles (person integer primary key references people, bio text);
   create table badges (id serial primary key, colour text, holder text unique references people (code));
-  create table orders (id serial primary key, note text, owner integer references people);
+  create table gauges (id serial primary key, "_increment" integer);
+  create table orders (id serial primary key, note text, owner integer references people, gauge integer references gauges);
   create table order_lines (order_id integer references orders, line integer, text text, primary key (order_id, line));
   create table buyers (person integer references people, ord integer references orders, share integer, primary key (person, ord));
   create table rooms (house text, number integer, name text, primary key (house, number));
@@ -329,6 +331,15 @@ t.test('each way in', async (t) => {
       'a unique value, ignored',
       () => send('POST', '/items/people?on_conflict=code&resolution=ignore', [{ code: 'a', name: 'm' }, { code: 'o' }]),
     ],
+    ['a related item in _set', () => send('PATCH', '/items/orders/1', { owner: { _set: { name: 'set' } } })],
+    ['one that exists in _set', () => send('PATCH', '/items/orders/1', { owner: { _set: { id: 2, name: 'set' } } })],
+    ['a new item with _set', () => send('POST', '/items/orders', { note: 'n', owner: { _set: { name: 'set' } } })],
+    [
+      '_set in a list, and of many-to-any',
+      () =>
+        send('POST', '/items/pages', { page_blocks: [{ collection: 'headings', item: { _set: { text: 'set' } } }] }),
+    ],
+    ['a field called like an operator', () => send('PATCH', '/items/orders/1', { gauge: { _increment: 3 } })],
     ['a singleton', () => send('PATCH', '/items/site', { title: 'first' })],
     ['a singleton that exists', () => send('PATCH', '/items/site', { title: 'second' })],
     [

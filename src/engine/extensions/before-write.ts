@@ -20,12 +20,13 @@ import { Secret } from '../../plan/write/column-value.js';
 import { Guard } from '../../plan/write/guard.js';
 import { checkKey, type ImpliedPart, namedKey, newKey, shownWrittenKey } from '../../plan/write/key.js';
 import { impliedParts, type LinkParent } from '../../plan/write/links.js';
+import { operatorIn } from '../../plan/write/operators.js';
 import { fieldNamesOf, without } from '../../plan/write/payload-fields.js';
 import { LinkedItem, type Payload } from '../../plan/write/payload-row.js';
 import { checkRows } from '../../plan/write/write-rows.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import type { Input } from '../../request/parse-context.js';
-import { namedOperator, Operated } from '../../request/update-operators.js';
+import { namedOperator, Operated, SET } from '../../request/update-operators.js';
 import type { Key, WriteRequest } from '../../request/write.js';
 import type { WrittenBy } from '../writer.js';
 import type { ItemKey } from './api.js';
@@ -197,7 +198,7 @@ export class BeforeWrites {
         tx,
       };
       const returned = await extensions.run(hook, context, () => tx.close());
-      current = this.#checked(returned ?? context.payload, hook);
+      current = withSecretsOf(current, this.#checked(returned ?? context.payload, hook));
     }
     return current;
   }
@@ -223,12 +224,19 @@ export class BeforeWrites {
     const { extensions, model } = this.write;
     let changed: Record<string, unknown> | null = null;
     for (const [name, value] of Object.entries(payload)) {
-      const { relation } = collection.fields.get(name) ?? {};
-      if (!relation || !changesRelated(relation, value)) continue;
+      const field = collection.fields.get(name);
+      const { relation } = field ?? {};
+      if (!field || !relation || !changesRelated(relation, value)) continue;
       const isReached = targetsOf(relation).some((each) => extensions.reached('beforeWrite', each, model).size > 0);
-      if (!isReached || (isObject(value) && namedOperator(value))) continue;
+      const named = isObject(value) ? operatorIn(field, value, model) : null;
+      // The plan refuses other operators of relations.
+      if (!isReached || named?.operator || named?.isMixed) continue;
       changed ??= { ...payload };
-      changed[name] = await this.#related(relation, value, { collection, payload, written });
+      const parent = { collection, payload, written };
+      const isSet = named !== null && isObject(value);
+      changed[name] = isSet
+        ? { [SET]: await this.#related(relation, value[SET], parent) }
+        : await this.#related(relation, value, parent);
     }
     return changed ?? payload;
   }
@@ -383,18 +391,42 @@ export function shownKeyOf(collection: Collection, key: Key): ItemKey {
   return typeof shown === 'string' || typeof shown === 'number' ? shown : String(key);
 }
 
-/** A copy that hooks may change: a retry begins with the payload as it came. Throws for values that JSON does not have. */
+/** The payload that a hook returned, with the passwords that it left and that are hashed already. */
+function withSecretsOf(before: Payload, changed: Input): Input {
+  const kept = Object.entries(before).filter(
+    ([name, value]) => value instanceof Secret && value.text === changed[name],
+  );
+  return kept.length === 0 ? changed : { ...changed, ...Object.fromEntries(kept) };
+}
+
+/** The operators of GraphQL as hooks get them: elsewhere in a document of GraphQL such an object is a value. */
+const operators = new WeakSet<object>();
+
+/**
+ * A copy that hooks may change: a retry begins with the payload as it came. They get it as the JSON of REST. Throws for values that JSON
+ * does not have.
+ */
 function plainCopy(value: unknown): unknown {
   if (value === null || typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean')
     return value;
-  if (value instanceof Digits || value instanceof Secret || value instanceof Operated) return value;
+  if (value instanceof Secret) return value.text;
+  if (value instanceof Operated) return operatorOf(value);
+  if (value instanceof Digits) return value;
   if (value instanceof Date) return value.toISOString();
   if (typeof value === 'bigint') return new Digits(String(value));
   if (Array.isArray(value)) return value.map(plainCopy);
   const prototype: unknown = typeof value === 'object' ? Object.getPrototypeOf(value) : undefined;
   if (!isObject(value) || (prototype !== Object.prototype && prototype !== null))
     throw new TypeError(`a payload cannot hold a ${typeof value === 'object' ? 'class instance' : typeof value}`);
+  const named = operators.has(value) ? namedOperator(value) : null;
+  if (named?.operator && !named.isMixed) return new Operated(named.operator, plainCopy(value[named.key]));
   return Object.fromEntries(
     Object.entries(value).flatMap(([name, each]) => (each === undefined ? [] : [[name, plainCopy(each)]])),
   );
+}
+
+function operatorOf({ operator, operand }: Operated): object {
+  const shown = { [`_${operator}`]: plainCopy(operand) };
+  operators.add(shown);
+  return shown;
 }

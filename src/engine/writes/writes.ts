@@ -509,12 +509,10 @@ export class Writes extends WriteExecution {
       const { collection, context } = this.restrict(name, writer, model);
       if (context.access) new Guard(context.access, model).checkOrder(collection);
       checkKeyed(collection);
-      if (this.services.extensions?.hasWriteHooks(collection))
-        throw invalidPayload(
-          `An extension has hooks for writes of "${name}": change "${collection.sortField}" by PATCH`,
-        );
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
       if (!field?.column) throw invalidPayload(`The collection "${name}" has no sort field`);
+      if (this.services.extensions?.hasWriteHooks(collection))
+        throw invalidPayload(`An extension has hooks for writes of "${name}": change "${field.name}" by PATCH`);
       const keys = [item, to].map((key) => shownKey(collection, key));
       if (keys.includes(null)) throw invalidPayload('"item" and "to" must be keys');
       const { text, parameters } = this.compiler.compileSort(collection, field, model, writer);

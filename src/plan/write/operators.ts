@@ -2,9 +2,10 @@
 import { invalidPayload } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
 import { isKey, singleKey } from '../../mirror/item-key.js';
-import type { Field } from '../../mirror/model.js';
+import type { Field, Model } from '../../mirror/model.js';
 import { isIntercepted } from '../../mirror/write-facts.js';
 import {
+  type NamedOperator,
   namedOperator,
   Operated,
   operatorsOf,
@@ -32,8 +33,8 @@ export class PayloadOperators {
     if (value instanceof Operated) return this.#check(row, field, value, path);
     const { operators, isLiteral } = this.context;
     if (!operators || isLiteral || row.collection.system) return value;
-    const named = namedOperator(value);
-    if (!named || this.#isRelated(field, named.key)) return value;
+    const named = operatorIn(field, value, this.context.model);
+    if (!named) return value;
     const { key, operator, isMixed } = named;
     if (isKey(row.collection, field) && !takesObjects(field)) refuseKey(row, path);
     if (row.verb === 'insert' && operators !== 'all') {
@@ -45,13 +46,6 @@ export class PayloadOperators {
         `"${path}" has other keys next to "${key}". An operator is the only key of its object. To store the object, send {"${SET}": {...}}`,
       );
     return operator === null ? value[SET] : this.#check(row, field, new Operated(operator, value[key]), path);
-  }
-
-  /** Whether an object with this key may describe a related item: its collection has a field with the name of an operator. */
-  #isRelated({ relation }: Field, key: string): boolean {
-    if (relation?.kind !== 'many-to-one' && relation?.kind !== 'many-to-any') return false;
-    const targets = relation.kind === 'many-to-one' ? [relation.oneCollection] : relation.allowedCollections;
-    return targets.some((name) => this.context.model.collections.get(name)?.fields.has(key));
   }
 
   /** An operator reads the stored value, and errors may reveal it: the caller needs permission to read the field. */
@@ -78,6 +72,19 @@ export class PayloadOperators {
     this.guard?.checkReadable(collection, field, path);
     return new Operated(operator, checkOperand(field, operator, operand, `${path}._${operator}`));
   }
+}
+
+/** The operator that an object names, or null if it is a value or a related item. Fields without a column have no operators. */
+export function operatorIn(field: Field, value: Readonly<Record<string, unknown>>, model: Model): NamedOperator | null {
+  const named = field.column ? namedOperator(value) : null;
+  return named && !isRelated(field, named.key, model) ? named : null;
+}
+
+/** Whether an object with this key may describe a related item: its collection has a field with the name of an operator. */
+function isRelated({ relation }: Field, key: string, model: Model): boolean {
+  if (relation?.kind !== 'many-to-one' && relation?.kind !== 'many-to-any') return false;
+  const targets = relation.kind === 'many-to-one' ? [relation.oneCollection] : relation.allowedCollections;
+  return targets.some((name) => model.collections.get(name)?.fields.has(key));
 }
 
 /** A part of a composite key is a column of a new item. */
