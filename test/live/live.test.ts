@@ -236,6 +236,52 @@ t.test('a key that is dropped, and a table that is new', async (t) => {
   stream.close();
 });
 
+t.test('tables can be written whatever their replica identity is', async (t) => {
+  const definitions = {
+    deferred: '(id int primary key deferrable, name text)',
+    calculated: '(a int default 1, id int generated always as (a) stored primary key, name text)',
+    searched: '(id int primary key, name text, length int generated always as (1) stored)',
+    shown: '(id int primary key, name text, length int generated always as (1) virtual)',
+    indexed: '(id int not null default 1, name text, number serial primary key)',
+    parted: '(id int, name text) partition by list (id)',
+  };
+  const tables = Object.keys(definitions);
+  for (const [table, columns] of Object.entries(definitions)) await sql.unsafe(`create table ${table} ${columns}`);
+  await sql
+    .unsafe(`create table part partition of parted default; create unique index by_id on indexed (id);
+    alter table indexed replica identity using index by_id;
+    alter table searched replica identity full; alter table shown replica identity full; alter table parted replica identity full`)
+    .simple();
+  const insert = (table: string): string =>
+    `insert into ${table} (${table === 'calculated' ? 'name' : 'id, name'}) values (${table === 'calculated' ? '' : '1, '}'old')`;
+  await waitFor(async () => (await get(service, '/items/indexed')).status === 200, 5_000);
+  const streams = new Map(tables.map((table) => [table, open(`/items/${table}?fields=name`)]));
+  await Promise.all([...streams.values()].map((stream) => stream.count(1)));
+  await waitFor(async () => (await slots()) === 1, 3_000);
+  const sees = async (table: string, name: string): Promise<number> =>
+    waitFor(async () => streams.get(table)?.events.at(-1)?.data.includes(`"${name}"`) === true, 5_000);
+  for (const table of tables) {
+    await sql.unsafe(insert(table));
+    await sees(table, 'old');
+    await t.resolves(sql.unsafe(`update ${table} set name = 'new'`), table);
+  }
+  for (const table of ['calculated', 'searched', 'indexed']) await sees(table, 'new');
+  await sql`drop index by_id`;
+  const isWritable = (): Promise<boolean> =>
+    sql`update indexed set name = 'newer'`.then(
+      () => true,
+      () => false,
+    );
+  await waitFor(isWritable, 8_000);
+  await sql`alter table indexed replica identity full`;
+  const isReported = async (): Promise<boolean> => {
+    await sql`update indexed set name = name || '!'`;
+    return streams.get('indexed')?.events.at(-1)?.data.includes('!!') === true;
+  };
+  await waitFor(isReported, 8_000);
+  for (const stream of streams.values()) stream.close();
+});
+
 t.test('a table that leaves the publication is published again, and what was missed is made up for', async (t) => {
   const stream = open('/items/tags/1?fields=name');
   await stream.count(1);

@@ -25,6 +25,7 @@ const SLOT_PAUSE_MS = 20;
 
 /** Held while publications are changed: those of all installations have the same names. */
 const LOCK = withCatalog("pg_advisory_xact_lock(hashtext('lateral_live'), hashtext(current_database()))");
+const HAS_GENERATED = withCatalog("current_setting('server_version_num')::int >= 180000");
 
 export interface TableName {
   readonly schema: string;
@@ -98,14 +99,29 @@ with recursive served as (
   ) found
 )`);
 
-/** The tables that the served tables and views read, and how each may be published. A change of a partition is sent as a change of its root. */
+/**
+ * Whether PostgreSQL updates rows of the table `t` while its updates are published: it needs a replica identity that is published as well.
+ * Virtual columns never are. A primary key that is deferrable is no replica identity.
+ */
+const HAS_IDENTITY = `case when t.relreplident = 'f'
+  then not exists (select from pg_attribute a where a.attrelid = t.oid and a.attgenerated = 'v' and not a.attisdropped)
+  else exists (select from pg_index i where i.indrelid = t.oid and i.indimmediate
+    and (t.relreplident = 'd' and i.indisprimary or t.relreplident = 'i' and i.indisreplident)) end`;
+
+/**
+ * The tables that the served tables and views read, and how each may be published. A change of a partition is sent as a change of its root,
+ * but the partition has the replica identity.
+ */
 const SOURCES = withCatalog(`${BELOW}
 select below.served, n.nspname as schema, c.relname as name, c.relkind::text as kind, c.relpersistence::text as persistence,
-  pg_has_role(c.relowner, 'usage') as owned,
-  c.relreplident in ('f', 'i') or (c.relreplident = 'd' and exists (
-    select from pg_index where indrelid = c.oid and indisprimary)) as keyed,
+  pg_has_role(c.relowner, 'usage') as owned, identity.keyed,
   published.name as publication, coalesce(published.narrowed, false) as narrowed
 from below join pg_class c on c.oid = below.oid join pg_namespace n on n.oid = c.relnamespace
+  cross join lateral (
+    select coalesce(bool_and(${HAS_IDENTITY}), false) as keyed
+    from (select c.oid union all select relid from pg_partition_tree(c.oid) where c.relkind = 'p') part
+    join pg_class t on t.oid = part.oid and t.relkind in ('r', 'p')
+  ) identity
   left join lateral (
     select p.pubname::text as name, r.prqual is not null or r.prattrs is not null as narrowed
     from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
@@ -133,7 +149,10 @@ interface Published {
   readonly membership: Membership;
 }
 
-/** The tables of the publications, as PostgreSQL numbers their entries: one that left and came back has another number. */
+/**
+ * The tables of the publications with their replica identities, as PostgreSQL numbers their entries: one that left and came back has another
+ * number.
+ */
 export interface Membership {
   /** Changes whenever something in it does. */
   readonly digest: string;
@@ -143,7 +162,10 @@ export interface Membership {
 const MEMBERS = withCatalog(`select pg_catalog.concat_ws(' ', p.oid, p.xmin) as member from pg_catalog.pg_publication p
   where p.pubname in ('${PUBLICATION}', '${KEYLESS_PUBLICATION}')
   union all
-  select r.oid::pg_catalog.text from pg_catalog.pg_publication_rel r join pg_catalog.pg_publication p on p.oid = r.prpubid
+  select pg_catalog.concat_ws(' ', r.oid, c.relreplident, (
+    select i.indexrelid from pg_catalog.pg_index i where c.relreplident = 'i' and i.indrelid = c.oid and i.indisreplident))
+  from pg_catalog.pg_publication_rel r join pg_catalog.pg_publication p on p.oid = r.prpubid
+    join pg_catalog.pg_class c on c.oid = r.prrelid
   where p.pubname in ('${PUBLICATION}', '${KEYLESS_PUBLICATION}')`);
 
 const ALL_MEMBERS = withCatalog(
@@ -207,10 +229,12 @@ export function publish(database: Database, tables: readonly TableName[]): Promi
   const wanted = JSON.stringify(tables.map(({ schema, name }) => [schema, name]));
   return database.transaction(async (session) => {
     await session.query("set local lock_timeout = '2s'");
-    await session.query(`select ${LOCK}`);
+    const [server] = await session.query<{ generated: boolean }>(`select ${LOCK}, ${HAS_GENERATED} as generated`);
+    // The replica identity of a table may have a stored generated column, which PostgreSQL publishes from version 18 on.
+    const generated = server?.generated ? ', publish_generated_columns = stored' : '';
     const rows = await session.query<SourceRow>(SOURCES, [wanted]);
     let isChanged = false;
-    for (const name of PUBLICATIONS) if (await publishIn(name, distinct(rows), session)) isChanged = true;
+    for (const name of PUBLICATIONS) if (await publishIn(name, distinct(rows), generated, session)) isChanged = true;
     const membership = membershipIn(await session.query<MembershipRow>(ALL_MEMBERS));
     return { sources: sourcesOf(rows), isChanged, membership };
   });
@@ -220,7 +244,13 @@ function distinct(rows: readonly SourceRow[]): SourceRow[] {
   return [...new Map(rows.map((row) => [`${row.schema}.${row.name}`, row])).values()];
 }
 
-async function publishIn(name: string, rows: readonly SourceRow[], session: Session): Promise<boolean> {
+/** `generated`: the setting for generated columns, if the server has one. */
+async function publishIn(
+  name: string,
+  rows: readonly SourceRow[],
+  generated: string,
+  session: Session,
+): Promise<boolean> {
   const belongs = (row: SourceRow): boolean =>
     unseenOf(row) === null && (row.keyed ? PUBLICATION : KEYLESS_PUBLICATION) === name;
   const isWhole = (row: SourceRow): boolean => row.publication === name && !row.narrowed;
@@ -230,7 +260,7 @@ async function publishIn(name: string, rows: readonly SourceRow[], session: Sess
   const list = (of: readonly SourceRow[]): string =>
     `table ${of.map(({ schema, name: table }) => `only ${quoteIdentifier(schema)}.${quoteIdentifier(table)}`).join(', ')}`;
   const actions = name === PUBLICATION ? 'insert, update, delete, truncate' : 'insert, truncate';
-  const settings = `(publish = '${actions}', publish_via_partition_root = true)`;
+  const settings = `(publish = '${actions}', publish_via_partition_root = true${generated})`;
   const [existing] = await session.query<{ owned: boolean; sufficient: boolean; complete: boolean }>(COMPLETE, [name]);
   if (!existing) {
     const tables = added.length > 0 ? ` for ${list(added)}` : '';
@@ -252,10 +282,12 @@ async function publishIn(name: string, rows: readonly SourceRow[], session: Sess
  * Whether the role may change the publication, and whether it sends what the service needs. Partitions may be sent as themselves if
  * another program has made it, and the one of tables without keys may be empty.
  */
-const COMPLETE = withCatalog(`select owned, actions or keyless as sufficient, actions and pubviaroot as complete from (
+const COMPLETE =
+  withCatalog(`select owned, actions or keyless as sufficient, actions and pubviaroot and generated as complete from (
   select pg_has_role(pubowner, 'usage') as owned, (pubname = '${KEYLESS_PUBLICATION}') as keyless, pubviaroot,
+    coalesce(to_jsonb(p) ->> 'pubgencols', 's') = 's' as generated,
     pubinsert and pubtruncate and (pubname = '${KEYLESS_PUBLICATION}' or pubupdate and pubdelete) as actions
-  from pg_publication where pubname = $1) settings`);
+  from pg_publication p where pubname = $1) settings`);
 
 function unseenOf({ kind, persistence }: SourceRow): string | null {
   if (kind === 'f') return 'a foreign table: its server does not say what changes';
