@@ -20,6 +20,10 @@ const ROLES = {
   of_columns: ['grant select (id, name) on tags to of_columns', 'revoke select (name) on tags from of_columns'],
   of_members: ['grant select on tags to viewers; grant viewers to of_members', 'revoke viewers from of_members'],
   of_schema: ['grant select on tags to of_schema', 'revoke usage on schema public from of_schema'],
+  of_name: [
+    'grant select on tags to of_name; create role outsiders; grant outsiders to app; grant usage on schema public to outsiders',
+    'alter role of_name rename to former; alter role outsiders rename to of_name',
+  ],
 } as const;
 
 const server = await startDatabase({ settings: { wal_level: 'logical' } });
