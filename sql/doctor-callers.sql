@@ -66,6 +66,17 @@ select pg_catalog.json_build_object(
         select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
           'name', policy.polname,
           'condition', pg_catalog.pg_get_expr(policy.polqual, policy.polrelid),
+          -- Functions that depend on the caller and say that they do not: a plan that is kept has their result.
+          'immutable', (
+            select coalesce(pg_catalog.json_agg(distinct called.oid::pg_catalog.regprocedure::text), '[]')
+            from pg_catalog.pg_depend used
+            join pg_catalog.pg_proc called on called.oid = used.refobjid
+            where used.classid = 'pg_catalog.pg_policy'::pg_catalog.regclass and used.objid = policy.oid
+              and used.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass
+              and called.provolatile = 'i' and called.prokind = 'f'
+              and pg_catalog.concat_ws(' ', called.prosrc, pg_catalog.pg_get_function_sqlbody(called.oid))
+                ~* 'current_(setting|user|role)|session_user|\mauth\.'
+          ),
           -- Columns of the table that the policy reads and no index begins with.
           'unindexed', (
             select coalesce(pg_catalog.json_agg(distinct attribute.attname), '[]')

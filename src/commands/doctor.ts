@@ -273,6 +273,8 @@ interface RoleFacts {
 interface Policy {
   readonly name: string;
   readonly condition: string | null;
+  /** Functions that read the caller, though they are declared immutable. */
+  readonly immutable: readonly string[];
   readonly unindexed: readonly string[];
 }
 
@@ -376,7 +378,17 @@ function examinePolicies(tables: CallerFacts['tables']): Finding[] {
     const call = callPerRow(condition ?? '');
     return call === null ? [] : [{ name: table, message: `policy ${name}: write (select ${call}) instead of ${call}` }];
   });
+  const immutable = each.flatMap(({ table, name, immutable: functions }) =>
+    functions.map((called) => ({
+      name: table,
+      message: `policy ${name} calls ${called}`,
+      fix: `alter function ${called} stable;`,
+    })),
+  );
+  const shared =
+    'policies call immutable functions that read the caller: PostgreSQL may use the result of another caller';
   return [
+    ...(immutable.length === 0 ? [] : [say('problem', shared, immutable)]),
     ...(bare.length === 0
       ? []
       : [say('note', `no policy shows any row of ${bare.map(({ name }) => name).join(', ')}`)]),

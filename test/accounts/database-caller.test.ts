@@ -566,7 +566,10 @@ t.test('doctor checks roles and policies', async (t) => {
     alter table bare owner to app;
     alter table bare enable row level security;
     alter table bare force row level security;
-    create policy slow on plain using (body = auth.uid()::text)`);
+    create policy slow on plain using (body = auth.uid()::text);
+    create function auth.own_id() returns uuid language sql immutable return auth.uid();
+    create function auth.one() returns integer language sql immutable return 1;
+    create policy remembered on plain using (body = (select auth.own_id())::text and auth.one() = 1)`);
   await sql`alter table plain enable row level security`;
   await sql`alter table plain force row level security`;
   const run = async (options: Readonly<Record<string, string>>): Promise<string> => {
@@ -581,9 +584,14 @@ t.test('doctor checks roles and policies', async (t) => {
   t.match(report, /no policy shows any row of public\.bare/);
   t.match(report, /create index concurrently "plain_body_index" on "public"\."plain" \("body"\);/);
   t.match(report, /policy slow: write \(select auth\.uid\(\)\) instead of auth\.uid\(\)/);
+  t.match(report, /policy remembered calls auth\.own_id\(\)/);
+  t.match(report, /alter function auth\.own_id\(\) stable;/);
+  t.notMatch(report, /policy \w+ calls auth\.(?:uid|one)\(\)/);
   t.notMatch(report, /policy own: write/, 'a select of its own is evaluated once');
   t.notMatch(await run({}), /Row-level security\n/);
-  await sql.unsafe('drop policy slow on plain; alter table plain disable row level security; drop table bare');
+  await sql.unsafe(
+    'drop policy slow on plain; drop policy remembered on plain; alter table plain disable row level security; drop table bare',
+  );
 });
 
 t.test('service: the database learns nothing', async (t) => {
