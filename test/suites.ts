@@ -101,7 +101,12 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     packages: ['postgresql-15'],
     steps: [
       { files: ['cache-standby', 'cache-failover', 'cache-instances', 'cache-grants'], minutes: 20 },
-      { files: ['cache-traps'], daily: true, environment: { CACHE_TURNS: '25' }, minutes: 20 },
+      {
+        files: ['cache-traps'],
+        daily: true,
+        environment: { CACHE_TURNS: '25', CACHE_ENTRIES: '10000' },
+        minutes: 20,
+      },
       {
         files: ['cache-oracle'],
         environment: { CACHE_READS: '1000000', CACHE_USERS: '50', CACHE_SEED: 'random', CACHE_MAX_LAG: '1000' },

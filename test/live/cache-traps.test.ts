@@ -1,5 +1,7 @@
 /** Where a cache of reads goes wrong: answers that overtake each other, threads, other instances, and changes that no row reports. */
 import { Agent } from 'node:http';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import t, { type Test } from 'tap';
 import { ReadCache } from '../../src/engine/cache/read-cache.js';
 import { inForce, makeCaller } from '../support/callers.js';
@@ -18,11 +20,13 @@ import {
 } from '../support/service.js';
 import { passTime } from '../support/time.js';
 
-t.setTimeout(170_000);
+t.setTimeout(230_000);
 const JSON_HEADERS = { 'content-type': 'application/json' };
 const STRONG = { headers: { prefer: 'consistency=strong' } };
 /** CACHE_TURNS makes the random orders of reads and writes more. */
 const TURNS = Number(process.env['CACHE_TURNS'] ?? 5);
+/** CACHE_ENTRIES is the number of answers whose memory is measured. */
+const ENTRIES = Number(process.env['CACHE_ENTRIES'] ?? 1_000);
 const TAG = '/items/tags/1?fields=id,name';
 const TAGS = '/items/tags?fields=id,name&sort=id';
 
@@ -65,6 +69,20 @@ function intercept(t: Test, wrap: (committed: ReadCache['committed']) => ReadCac
   t.teardown(() => {
     ReadCache.prototype.committed = committed;
   });
+}
+
+async function metric(service: Place, name: string): Promise<number> {
+  const { text } = await get(service, '/server/metrics');
+  return Number(new RegExp(`^lateral_read_cache_${name} (\\S+)$`, 'm').exec(text)?.[1]);
+}
+
+/** Bytes that this process uses for its objects and buffers. */
+async function usedMemory(): Promise<number> {
+  await passTime(300, 'what ended lately is let go');
+  setFlagsFromString('--expose-gc');
+  runInNewContext('gc')();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
 }
 
 /** Why answers to it are not kept. */
@@ -225,14 +243,17 @@ t.test('a transaction that wrote a table before its changes are reported', async
 
 t.test('one caller and the memory of others', async (t) => {
   const { service, sql } = await open('callers', { READ_CACHE_SIZE: '1mb' });
-  const permissions = [{ collection: 'tags', action: 'read', fields: ['id', 'name'] } as const];
+  const permission = { collection: 'tags', action: 'read', fields: ['id', 'name'] } as const;
   // Their groups differ.
   const userOf = (digit: number): { user: string } => ({ user: `00000000-0000-4000-8000-00000000000${digit}` });
-  const first = await makeCaller(sql, 'first', [{ permissions }], userOf(1));
+  const first = await makeCaller(sql, 'first', [{ permissions: [permission] }], userOf(1));
   const second = await makeCaller(sql, 'second', [], userOf(2));
   await sql`update service_users set role = ${first.role} where id = ${second.user}`;
+  const rule = { ...permission, permissions: { id: { _gte: 0 } } };
+  const third = await makeCaller(sql, 'third', [{ permissions: [rule] }]);
   await inForce(service, first, TAG);
   await inForce(service, second, TAG);
+  await inForce(service, third, TAG);
   const paths = Array.from({ length: 20 }, (_, index) => `/items/tags?fields=id&limit=${index + 1}`);
   for (const path of paths) await warm(service, path, first);
   await t.test('replies to one caller evict no answers of others', async (t) => {
@@ -243,6 +264,28 @@ t.test('one caller and the memory of others', async (t) => {
     const answers = await Promise.all(paths.map((path) => get(service, path, first)));
     t.equal(answers.filter(isHit).length, paths.length);
   });
+  await t.test('answers to one caller evict none of others', async (t) => {
+    const before = await metric(service, 'evictions_total');
+    for (let from = 0; from < 1_200; from += 20)
+      for (let turn = 0; turn < 3; turn++) {
+        const offsets = Array.from({ length: 20 }, (_, index) => from + index);
+        await Promise.all(offsets.map((offset) => get(service, `/items/tags?fields=id&offset=${offset}`, second)));
+        await get(service, paths[turn] ?? '', first);
+      }
+    t.ok((await metric(service, 'evictions_total')) > before, 'the memory is full');
+    const answers = await Promise.all(paths.map((path) => get(service, path, first)));
+    t.equal(answers.filter(isHit).length, paths.length);
+  });
+  await t.test('a caller with other permissions does not learn what others read', async (t) => {
+    const turnsOf = async (path: string): Promise<boolean[]> => {
+      const answers: Answer[] = [];
+      for (let turn = 0; turn < 3; turn++) answers.push(await get(service, path, third));
+      return answers.map(isHit);
+    };
+    t.ok(isHit(await get(service, paths[0] ?? '', first)), 'another caller reads it from memory');
+    t.strictSame(await turnsOf(paths[0] ?? ''), [false, false, true]);
+    t.strictSame(await turnsOf('/items/tags?fields=id&limit=77'), [false, false, true], 'as what nobody has read');
+  });
   await t.test('an answer that is too large does not keep small ones out', async (t) => {
     await sql`insert into tags (name) select repeat('x', 200) from generate_series(1, 1000)`;
     const large = '/items/tags?fields=id,name&sort=id&limit=1000';
@@ -251,6 +294,24 @@ t.test('one caller and the memory of others', async (t) => {
     await warm(service, small);
     t.notOk(isHit(await get(service, large)));
   });
+});
+
+t.test(`the memory of ${ENTRIES} answers is what is counted`, async (t) => {
+  const { service } = await open('memory', { READ_CACHE_SIZE: '64mb' });
+  const ask = async (from: number, to: number): Promise<void> => {
+    for (let turn = 0; turn < 5; turn++)
+      for (let at = from; at < to; at += 20) {
+        const offsets = Array.from({ length: 20 }, (_, index) => at + index);
+        await Promise.all(offsets.map((offset) => get(service, `/items/tags?fields=id,name&offset=${offset}`)));
+      }
+  };
+  await ask(1_000_000, 1_000_400);
+  await warm(service, TAG);
+  const [memory, counted] = [await usedMemory(), await metric(service, 'bytes')];
+  await ask(0, ENTRIES);
+  const [used, kept] = [(await usedMemory()) - memory, (await metric(service, 'bytes')) - counted];
+  t.ok((await metric(service, 'entries')) > 0.8 * ENTRIES, 'they are kept');
+  t.ok(used < 1.1 * kept + 20 * 2 ** 20, `${used} bytes used, ${kept} counted`);
 });
 
 t.test('text search configurations and casts change answers too', async (t) => {
