@@ -332,6 +332,9 @@ t.test('text search configurations and casts change answers too', async (t) => {
   await warm(service, shown);
   await sql`create cast (mood as json) with function mood_json(mood)`;
   await waitFor(async () => (await get(service, shown)).text.includes('cast'), 2_000);
+  await warm(service, shown);
+  await sql`create or replace function mood_json(mood) returns json language sql immutable as $$ select '"other"'::json $$`;
+  await waitFor(async () => (await get(service, shown)).text.includes('other'), 2_000);
 });
 
 t.test('with two threads, a caller sees their own writes over every connection', async (t) => {

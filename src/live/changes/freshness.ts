@@ -11,7 +11,7 @@ import type { CommitVisibility } from './visibility.js';
 
 /**
  * Changes with each table that is created, rewritten, truncated or dropped, and with grants, roles, memberships of roles, policies,
- * labels of enums, casts, and the configurations and dictionaries of text search. Statistics that VACUUM and ANALYZE write do not change
+ * labels of enums, casts and their functions, and the configurations and dictionaries of text search. Statistics that VACUUM and ANALYZE write do not change
  * it. It is read several times a second, so it is shorter than the fingerprint of the schema (sql/fingerprint.sql), which also notices
  * what changes the model and is read rarely. `inherited` changes if a table of any schema begins or ceases to inherit from another.
  */
@@ -26,6 +26,7 @@ const CATALOG = withCatalog(`select concat_ws(' ',
   (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_ts_config_map),
   (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_ts_dict),
   (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_cast),
+  (select sum(p.xmin::text::bigint) from pg_cast c join pg_proc p on p.oid = c.castfunc where c.oid >= 16384),
   (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_namespace where not starts_with(nspname::text, 'pg_'))) as digest,
   (select concat_ws(':', count(*), sum(i.xmin::text::bigint)) from pg_inherits i join pg_class p on p.oid = i.inhparent
     where p.relkind = 'r') as inherited`);
