@@ -392,6 +392,22 @@ select pg_catalog.json_build_object(
     join pg_catalog.pg_class class on class.oid = tables.oid
     where class.relkind = 'r' and class.relhassubclass
   ),
+  -- Columns whose values foreign keys follow when they change.
+  'followed', (
+    select pg_catalog.json_agg(distinct pg_catalog.jsonb_build_array(tables.oid::int8, followed.attname))
+    from tables
+    join pg_catalog.pg_constraint reference on reference.confrelid = tables.oid
+    join pg_catalog.pg_attribute followed on followed.attrelid = tables.oid and followed.attnum = any (reference.confkey)
+    where reference.contype = 'f' and reference.confupdtype in ('c', 'n', 'd')
+  ),
+  -- Tables whose rows exclude others by more than the unique indexes above that are checked at once.
+  'exclusive', (
+    select pg_catalog.json_agg(distinct index.indrelid::int8)
+    from tables
+    join pg_catalog.pg_index index on index.indrelid = tables.oid
+    where index.indisexclusion
+      or (index.indisunique and (index.indpred is not null or index.indexprs is not null or index.indnullsnotdistinct or not index.indimmediate))
+  ),
   -- Of the role of the service, where it may not do everything: for the table, then for each column.
   'privileges', (
     select pg_catalog.json_agg(pg_catalog.json_build_array(

@@ -43,6 +43,10 @@ export interface CatalogDocument {
   readonly row_security?: readonly number[] | null;
   /** Tables that others inherit from, without partitioned ones. */
   readonly inherited?: readonly number[] | null;
+  /** Tables with a column whose values foreign keys follow: `on update cascade`, `set null` or `set default`. */
+  readonly followed?: readonly (readonly [number, string])[] | null;
+  /** Tables with exclusion constraints, or with unique indexes over expressions, over some of the rows, or checked late. */
+  readonly exclusive?: readonly number[] | null;
   /** The privileges of the service's role, for tables where it lacks some. */
   readonly privileges: readonly PrivilegeEntry[] | null;
   /** The privileges of roles that the service may become: absent unless statements run with the roles of callers. */

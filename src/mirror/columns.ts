@@ -61,6 +61,8 @@ export interface TableFacts {
   readonly isWrittenInBatches: boolean;
   readonly hasRowSecurity: boolean;
   readonly isInherited: boolean;
+  readonly followedColumns: readonly string[];
+  readonly isExclusive: boolean;
   /** Whether its row-level security does not bind the service, although callers rely on it. */
   readonly isExempt: boolean;
   readonly privileges: TablePrivileges;
@@ -131,6 +133,8 @@ export function* assembleTables(
       isWrittenInBatches: !lookups.writes.unbatched.has(table),
       hasRowSecurity: lookups.writes.rowSecurity.has(table),
       isInherited: lookups.writes.inherited.has(table),
+      followedColumns: lookups.writes.followed.get(table) ?? NONE,
+      isExclusive: lookups.writes.exclusive.has(table),
       isExempt: exempt.has(table),
       privileges: lookups.writes.privileges.get(table) ?? ALL_PRIVILEGES,
       columns: new Map(
@@ -431,6 +435,8 @@ interface WriteFacts {
   readonly unbatched: ReadonlySet<number>;
   readonly rowSecurity: ReadonlySet<number>;
   readonly inherited: ReadonlySet<number>;
+  readonly followed: ReadonlyMap<number, readonly string[]>;
+  readonly exclusive: ReadonlySet<number>;
   privilegesOf(table: number, column: number): ColumnPrivileges;
 }
 
@@ -461,6 +467,8 @@ function indexWriteFacts(document: CatalogDocument): WriteFacts {
     unbatched: new Set(document.unbatched ?? []),
     rowSecurity: new Set(document.row_security ?? []),
     inherited: new Set(document.inherited ?? []),
+    followed: byTable(document.followed ?? [], ([, column]) => column),
+    exclusive: new Set(document.exclusive ?? []),
     filled: new Set((document.triggers ?? []).flatMap(([table, , bits]) => (fills(bits) ? [table] : []))),
     privilegesOf: (table, column) => ofColumns.get(table)?.get(column) ?? ALL_PRIVILEGES,
   };

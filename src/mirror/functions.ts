@@ -234,6 +234,8 @@ function resultOf(name: string, fields: readonly Field[]): Collection {
     isWrittenInBatches: false,
     hasRowSecurity: false,
     isInherited: false,
+    followedColumns: [],
+    isExclusive: false,
     privileges: ALL_PRIVILEGES,
     comment: null,
     meta: null,

@@ -189,6 +189,8 @@ function buildCollection(
     isWrittenInBatches: table.isWrittenInBatches,
     hasRowSecurity: table.hasRowSecurity,
     isInherited: table.isInherited,
+    followedColumns: table.followedColumns,
+    isExclusive: table.isExclusive,
     privileges: table.privileges,
     comment: table.comment,
     meta,

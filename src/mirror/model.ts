@@ -133,6 +133,10 @@ export interface Collection {
   readonly hasRowSecurity: boolean;
   /** Whether other tables inherit from it: a read of it also returns their rows. */
   readonly isInherited: boolean;
+  /** Columns whose values foreign keys follow: `on update cascade`, `set null` or `set default`. */
+  readonly followedColumns: readonly string[];
+  /** Whether its rows exclude others by more than `uniqueKeys`: a partial unique index, one over expressions, an exclusion constraint. */
+  readonly isExclusive: boolean;
   /** Privileges of the service's role on the whole table. */
   readonly privileges: TablePrivileges;
   readonly comment: string | null;

@@ -129,6 +129,30 @@ t.test('rows that a foreign key changes with the write are in the answer', async
   t.strictSame(json, { data: { code: 'xx', cities: [{ name: 'Bonn' }] } });
 });
 
+t.test('the own row that a foreign key changes with the write is in the answer', async (t) => {
+  await sql.unsafe(`
+    create table nodes (id serial primary key, code text unique, title text unique, parent text references nodes (code) on update cascade);
+    insert into nodes (code, parent) values ('a', 'a')`);
+  await request(service, 'POST', '/utils/cache/clear');
+  const { json } = await send('PATCH', '/items/nodes/1', { code: 'b' });
+  t.strictSame(json, { data: { id: 1, code: 'b', title: null, parent: 'b' } });
+  const rename = (): Promise<Answer> => send('PATCH', '/items/nodes/1', { title: 'named' });
+  t.equal(await countStatements(rename), 1, 'no foreign key follows this unique column');
+});
+
+t.test('the answer of a change shows what triggers of a table that inherits have made of it', async (t) => {
+  await sql.unsafe(`
+    create table animals (id serial primary key, name text, shouted text);
+    create table dogs (primary key (id)) inherits (animals);
+    insert into dogs (name) values ('rex');
+    create function shout_later() returns trigger language plpgsql as $$ begin
+      update dogs set shouted = upper(name) where id = new.id and shouted is distinct from upper(name); return null; end $$;
+    create trigger shout_later after update on dogs for each row execute function shout_later()`);
+  await request(service, 'POST', '/utils/cache/clear');
+  const { json } = await send('PATCH', '/items/animals/1', { name: 'bello' });
+  t.strictSame(json, { data: { id: 1, name: 'bello', shouted: 'BELLO' } });
+});
+
 t.test('a new row is answered with rows of other tables by the same statement', async (t) => {
   await send('POST', '/items/countries', { code: 'fr' });
   const path = '/items/cities?fields=name,country.code,country.cities.name';
@@ -160,6 +184,40 @@ t.test('a new row is answered with rows of other tables by the same statement', 
   t.equal(await countStatements(list), 2, 'a join may change the order of a list');
   const { json } = await send('POST', '/items/stock?fields=parent.name', { id: 90_000, parent: 90_000, name: 'own' });
   t.strictSame(json, { data: { parent: { name: 'own' } } });
+});
+
+t.test('a new row that may wait for another one is answered by a second statement', async (t) => {
+  await sql.unsafe(`
+    create table shelves (id serial primary key, name text);
+    insert into shelves (name) values ('top');
+    create table plain (id serial primary key, at int references shelves, number serial unique, token uuid unique default gen_random_uuid(),
+      name text, code text, unique (name, code));
+    create table partly (id serial primary key, at int references shelves, name text);
+    create unique index on partly (name) where at is not null;
+    create table lowered (id serial primary key, at int references shelves, name text, lower text generated always as (lower(name)) stored unique);
+    create table ranged (id serial primary key, at int references shelves, name int4range, exclude using gist (name with &&))`);
+  await request(service, 'POST', '/utils/cache/clear');
+  await send('GET', '/items/plain');
+  const statements = (table: string, body: object): Promise<number> =>
+    countStatements(() => send('POST', `/items/${table}?fields=at.name`, { at: 1, ...body }));
+  t.equal(await statements('plain', { name: 'a' }), 1, 'nothing excludes a null');
+  t.equal(await statements('plain', { name: 'a', code: 'b' }), 2);
+  t.equal(await statements('partly', { name: 'a' }), 2);
+  t.equal(await statements('lowered', { name: 'a' }), 2);
+  t.equal(await statements('ranged', { name: '[1,2)' }), 2);
+  const held = await sql.reserve();
+  await held`begin`;
+  await held`delete from partly`;
+  await held`update shelves set name = 'bottom'`;
+  const made = send('POST', '/items/partly?fields=at.name', { at: 1, name: 'a' });
+  await waitFor(async () => {
+    const [waiting] =
+      await held`select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
+    return waiting !== undefined;
+  }, 10_000);
+  await held`commit`;
+  held.release();
+  t.strictSame((await made).json, { data: { at: { name: 'bottom' } } });
 });
 
 t.test('the answer of a new row shows it in the table that its own inherits from', async (t) => {

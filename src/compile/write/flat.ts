@@ -8,7 +8,7 @@ import { singleKey } from '../../mirror/item-key.js';
 import type { Collection, Field } from '../../mirror/model.js';
 import { isReadable } from '../../mirror/write-facts.js';
 import { ALWAYS, type Condition, type ReadPlan } from '../../plan/plan.js';
-import { type FlatRow, type FlatRows, writtenColumns } from '../../plan/write/flat.js';
+import { type FlatRow, type FlatRows, mayWait, writtenColumns } from '../../plan/write/flat.js';
 import type { Author, WriteColumn, WriteNode } from '../../plan/write/write.js';
 import type { Key } from '../../request/write.js';
 import {
@@ -545,12 +545,6 @@ export function isAnswerable(query: Fragment, node: WriteNode, tablesIn: TablesI
     text.includes(`${quoteIdentifier(computed.schema)}.${quoteIdentifier(computed.function)}(`);
   const isSafe = (read: Collection): boolean => ![...read.fields.values()].some(isCalled);
   return isSafe(collection) && others.every((other) => other && isUnwritten(other, collection) && isSafe(other));
-}
-
-/** Whether a new row may wait for another one with the same unique values. The other tables may change in the meantime. */
-function mayWait({ collection, columns, bringsKeys }: WriteNode): boolean {
-  const unique = new Set(collection.uniqueKeys.flat());
-  return bringsKeys || columns.some(({ field }) => unique.has(field.name));
 }
 
 /** Whether it is a table of rows that the write does not reach. The service's own tables have the activity log. */

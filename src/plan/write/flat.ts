@@ -43,10 +43,19 @@ function isFlat(node: WriteNode, row: FlatRow['row']): boolean {
   const { verb, collection, conflict, guard, validations, columns } = node;
   if (guard?.perRow || validations.length > 0 || !hasPlainKey(collection)) return false;
   const isWritten = columns.every((column, index) => isValue(column, row[`c${index}`]));
+  if (verb !== 'insert' && isFollowed(node)) return false;
   if (verb === 'upsert') return isWritten && isFlatUpsert(node);
   if (conflict) return false;
   // Keys of several columns are columns of a new row, and name an item that exists.
   return isWritten && (verb === 'insert' ? isNewKeyKnown(collection, row, columns) : columns.length > 0);
+}
+
+/** Whether foreign keys change other rows with this one. Those, or triggers of their tables, may change this one again. */
+function isFollowed({ collection: { followedColumns }, columns }: WriteNode): boolean {
+  return (
+    followedColumns.length > 0 &&
+    columns.some(({ field, only }) => only !== 'insert' && followedColumns.includes(field.name))
+  );
 }
 
 /** An item that `on_conflict` finds by other columns than its key may have another key than the payload. */
@@ -73,10 +82,27 @@ function isValue({ mixed, references, lookup, endOf, only, agrees, caller }: Wri
   return only !== 'key' && only !== 'kept' && value !== undefined;
 }
 
-/** Whether the row that a statement returns is the row that a later read would see. */
-export function isPlainTable({ kind, system, distributed, rules, triggers }: Collection): boolean {
-  if (system || distributed || rules.length > 0 || kind !== 'table') return false;
+/**
+ * Whether the row that a statement returns is the row that a later read would see. Rows of a table that inherits from it have triggers of
+ * their own.
+ */
+export function isPlainTable({ kind, system, distributed, isInherited, rules, triggers }: Collection): boolean {
+  if (system || distributed || isInherited || rules.length > 0 || kind !== 'table') return false;
   return triggers.every(isOwnTrigger);
+}
+
+/** Whether a new row may wait for another one with the same unique values. The other tables may change in the meantime. */
+export function mayWait({ collection, columns, bringsKeys }: WriteNode): boolean {
+  if (bringsKeys || collection.isExclusive) return true;
+  const key = singleKey(collection)?.name;
+  // A key that the database makes is new, and so are other numbers and UUIDs that it makes. Nulls exclude nothing.
+  const isShared = (name: string): boolean => {
+    if (columns.some(({ field }) => field.name === name)) return true;
+    const column = collection.fields.get(name)?.column;
+    if (!column || name === key || column.has_auto_increment || column.base_type === 'uuid') return false;
+    return column.is_generated || column.default_expression !== null;
+  };
+  return collection.uniqueKeys.some((names) => names.every(isShared));
 }
 
 /** Triggers of live queries only note which rows have changed. */
