@@ -13,12 +13,6 @@ const MAX_ATTEMPTS = 10;
 /** Attempts that a function of the database may ask for by an error code: it may ask forever. */
 const MAX_RAISED_ATTEMPTS = 4;
 
-/**
- * If the same key collides this often, other requests are not the reason: two spellings of one key in the payload, a row that policies
- * of the database hide, a trigger that chooses the key. It is a value that must be unique and is not.
- */
-const MAX_COLLISIONS_OF_KEY = 3;
-
 interface RetryOptions {
   /** The error as the caller may see it. */
   readonly asError: (error: unknown, model: Model) => unknown;
@@ -49,7 +43,7 @@ export async function retry<Result>(
       const conflict = error instanceof Conflict ? error : null;
       collisions = conflict?.isSame(previous) ? collisions + 1 : 1;
       previous = conflict;
-      if (conflict && collisions === MAX_COLLISIONS_OF_KEY) throw asError(conflict.cause, model);
+      if (conflict && collisions === conflict.last) throw asError(conflict.cause, model);
       const stale = staleness(error);
       const isWorthIt =
         stale ||

@@ -387,6 +387,39 @@ t.test('one item is one statement, and an item that the caller may not change st
   t.strictSame([...(await sql`select amount::text from ones where code = 'secret'`)], [{ amount: '4.00' }]);
 });
 
+t.test('an item that is deleted while the statement waits for it is created', async (t) => {
+  const replacer = await makeCaller(sql, 'replacer', [
+    {
+      permissions: [
+        { collection: 'ones', action: 'read' },
+        { collection: 'ones', action: 'create' },
+        { collection: 'ones', action: 'update', permissions: { amount: { _lt: 1_000 } } },
+      ],
+    },
+  ]);
+  const path = '/items/ones?fields=code,amount&on_conflict=code';
+  await waitFor(async () => (await post(path, { code: 'one', amount: 1 }, replacer.token)).status === 200, 5_000);
+  const other = await sql.reserve();
+  for (const [key, amount] of [
+    ['one', 2],
+    ['list', 3],
+  ] as const) {
+    const entry = { code: 'one', amount };
+    await other`begin`;
+    await other`delete from ones where code = 'one'`;
+    const made = post(path, key === 'one' ? entry : [entry], replacer.token);
+    await waitFor(async () => {
+      const waiting = await other`
+        select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
+      return waiting.length > 0;
+    }, 5_000);
+    await other`commit`;
+    const shown = { code: 'one', amount: `${amount}.00` };
+    t.match(await made, { status: 200, json: { data: key === 'one' ? shown : [shown] } }, key);
+  }
+  await other.release();
+});
+
 t.test('items that meet each other all count', async (t) => {
   const path = '/items/ones?fields=code&on_conflict=code';
   const answers = await Promise.all(

@@ -1,9 +1,11 @@
 /** Executes a planned write: its hooks, its statement and its read-back, in one round trip or in a transaction. */
+import { forbidden } from '../../base/errors.js';
 import { parseOwnJson } from '../../base/narrow.js';
 import type { Collection, Model } from '../../mirror/model.js';
 import { servedCollection } from '../../plan/read.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
 import { checkRows } from '../../plan/write/write-rows.js';
+import { asVanished } from '../../postgres/pools/conflicts.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import type { WriteRequest } from '../../request/write.js';
 import { runInScope, settingsFor, writeSettings } from '../caller-scope.js';
@@ -193,6 +195,8 @@ export abstract class WriteExecution {
     const body = await reads.shapeStats.time(statement, rows, send).catch((error: unknown) => {
       throw planned ? asWriteFailure(error, planned) : deletedFrom ? asDeleteFailure(error, deletedFrom) : error;
     });
+    const vanished = body === null && planned ? asVanished(planned.plan, forbidden()) : null;
+    if (vanished) throw vanished;
     return flatBody(body);
   }
 

@@ -7,6 +7,12 @@ import { countedKey, keyNames } from '../../mirror/item-key.js';
 import type { Collection, Field } from '../../mirror/model.js';
 import type { PlannedWrite, Verb, WriteNode } from '../../plan/write/write.js';
 
+/**
+ * If the same key collides this often, other requests are not the reason: two spellings of one key in the payload, a row that policies
+ * of the database hide, a trigger that chooses the key. It is a value that must be unique and is not.
+ */
+const MAX_COLLISIONS_OF_KEY = 3;
+
 /** Another request created the item that this one was about to create: the next attempt finds and changes it. */
 export class Conflict extends Error {
   /** `cause` is the error of the database, or the one for the client if each attempt meets the key. */
@@ -16,6 +22,8 @@ export class Conflict extends Error {
     /** As PostgreSQL writes it. */
     readonly key: string,
     cause: unknown,
+    /** The attempt of those that meet the same key which is the last. */
+    readonly last = MAX_COLLISIONS_OF_KEY,
   ) {
     super(`a key of "${collection.name}" was taken meanwhile`, { cause });
   }
@@ -52,6 +60,7 @@ export function isTermination(error: unknown): boolean {
  * payload says is new is no conflict: an item has it already, and will have it when the request is repeated.
  */
 export function asConflict(error: unknown, { plan, input }: PlannedWrite): Conflict | null {
+  if (codeOf(error) === 'LT403' && messageOf(error) === 'missing') return asVanished(plan, error);
   const columnAndKey = takenKey(error);
   if (columnAndKey === null) return asHiddenConflict(error, plan);
   const [column, key] = columnAndKey;
@@ -103,6 +112,15 @@ function asHiddenConflict(error: unknown, { nodes }: PlannedWrite['plan']): Conf
     return only && others.length === 0 ? isOn(only) : ![...collection.fields.values()].some(isOn);
   });
   return met ? new Conflict(met.collection, String(name), forbidden()) : null;
+}
+
+/**
+ * An upsert met an item that the caller may not change, or that another request deleted while the statement waited for it. Then the next
+ * attempt creates it.
+ */
+export function asVanished({ nodes }: PlannedWrite['plan'], cause: unknown): Conflict | null {
+  const met = nodes.find(({ conflict, guard, collection }) => conflict && (guard || collection.hasRowSecurity));
+  return met ? new Conflict(met.collection, '', cause, 2) : null;
 }
 
 /** A list that may have made the key, and whether it names it; null if that is unknown. */
