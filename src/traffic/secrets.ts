@@ -60,8 +60,9 @@ const SECRET_HINT =
 const MAX_KNOWN_QUERIES = 500;
 const MAX_KNOWN_LENGTH = 300;
 
-/** Spaces, commas and comments may stand between a name of a GraphQL document and its colon or parenthesis. */
-const NAME_WITH_VALUE = /([A-Za-z_]\w*)(?:[\s,\ufeff]|#[^\n\r]*)*([:(])/g;
+/** A token of a GraphQL document: a text, a comment, a name or one character. No text that a client may send takes long. */
+const DOCUMENT_TOKEN =
+  /"""(?:[^"\\]|\\"""|\\(?!""")|"(?!""))*"""|"(?:[^"\\\n\r]|\\.)*"|#[^\n\r]*|([A-Za-z_]\w*)|[^\s,\ufeff]/g;
 
 /** The names of a model that are secret. */
 export class SecretNames {
@@ -180,9 +181,21 @@ export class SecretNames {
    */
   #isInDocument(text: string): boolean {
     if (!this.#mayHaveSecret(text)) return false;
-    return [...text.matchAll(NAME_WITH_VALUE)].some(([, name = '', mark]) =>
-      mark === ':' ? this.#isSecret(name) : this.#namesCollection(name.toLowerCase()),
-    );
+    let last = '';
+    for (const [token, name = ''] of text.matchAll(DOCUMENT_TOKEN)) {
+      if (token.startsWith('#')) continue;
+      if (token === ':' && this.#isSecret(last)) return true;
+      if (token === '(' && this.#namesCollection(last.toLowerCase())) return true;
+      if (token.startsWith('"') && this.#isInLiteral(token)) return true;
+      last = name;
+    }
+    return false;
+  }
+
+  /** A text in quotes may be JSON. One that does not end cannot be checked. */
+  #isInLiteral(literal: string): boolean {
+    const text = literal.startsWith('"""') ? literal.slice(3, -3) : parsed(literal);
+    return typeof text !== 'string' || this.#isInText(text);
   }
 
   /** Whether it is made of the name of a collection with a concealed key, as `update_vaults_item` is. */

@@ -7,6 +7,7 @@ import {
   type TrafficPull,
   TrafficRecorder,
 } from '../../src/traffic/recorder.js';
+import { SecretNames } from '../../src/traffic/secrets.js';
 import { headerLine, type RecordedRequest, TrafficReader } from '../../src/traffic/traffic-file.js';
 
 const recorder = new TrafficRecorder(() => ({ collections: new Map() }));
@@ -84,4 +85,16 @@ t.test('an even part of requests that come too fast is recorded, and the others 
   const share = (tenth.requests + tenth.dropped) / sent;
   t.ok(share > 0.07 && share < 0.13, `${share} of the requests, as its sample says`);
   recorder.pull({ ...recordingOf('fast'), isLast: true });
+});
+
+t.test('no text of a client keeps the search for secrets busy', (t) => {
+  const names = new SecretNames({ collections: new Map() });
+  const texts = ['#'.repeat(25), 'a'.repeat(30_000), '"""\\"""'.repeat(5_000), '# a\n'.repeat(10_000)];
+  for (const text of texts) {
+    const body = JSON.stringify({ query: `{ token ${text}\n }` });
+    const begun = performance.now();
+    names.omissionOf({ method: 'POST', route: '/graphql', path: '/graphql', queryString: '', body });
+    t.ok(performance.now() - begun < 500, `${text.slice(0, 10)}: ${performance.now() - begun} ms`);
+  }
+  t.end();
 });
