@@ -52,10 +52,9 @@ const READ_ROUTES: ReadonlySet<string> = new Set([
 
 /** In a name whose words are separated by underscores. */
 const SECRET_NAME =
-  /passw|passphrase|secret(?!ar)|token|credential|authorization|api_?key|private_?key|cookie|(?:^|[^a-z])(?:otp|pwd|tfa|cvv)(?:[^a-z]|$)/i;
+  /passw|passphrase|secret(?!ar)|token|credential|authorization|(?:api|private)[ _-]?key|cookie|(?:^|[^a-z])(?:otp|pass|pwd|jwt|tfa|cvv)(?:[^a-z]|$)/i;
 /** Finds texts that may have such a name, in any notation. */
-const SECRET_HINT =
-  'passw|passphrase|secret|token|credential|authorization|api_?key|private_?key|cookie|otp|pwd|tfa|cvv';
+const SECRET_HINT = 'pass|secret|token|credential|authorization|(?:api|private)[ _-]?key|cookie|otp|pwd|jwt|tfa|cvv';
 
 const MAX_KNOWN_QUERIES = 500;
 const MAX_KNOWN_LENGTH = 300;
@@ -63,6 +62,9 @@ const MAX_KNOWN_LENGTH = 300;
 /** A token of a GraphQL document: a text, a comment, a name or one character. No text that a client may send takes long. */
 const DOCUMENT_TOKEN =
   /"""(?:[^"\\]|\\"""|\\(?!""")|"(?!""))*"""|"(?:[^"\\\n\r]|\\.)*"|#[^\n\r]*|([A-Za-z_]\w*)|[^\s,\ufeff]/g;
+
+/** Brackets, quotes and colons that are still encoded after a query string was decoded. */
+const TWICE_ENCODED = /%(?:25)*(?:22|2e|3[ad]|5[bd]|7b)/i;
 
 /** The names of a model that are secret. */
 export class SecretNames {
@@ -78,21 +80,24 @@ export class SecretNames {
   readonly #queries = new Map<string, boolean>();
 
   constructor({ collections }: Pick<Model, 'collections'>) {
-    const names = [...secretFields(collections)].map((name) => name.toLowerCase().trim());
     const isOdd = (name: string): boolean => name.split(SEPARATORS).length > 1;
-    this.#names = new Set(names);
-    this.#oddNames = names.filter(isOdd).map(withoutQuotes);
     this.#collections = new Set(collections.keys());
     this.#hiddenKeys = [...collections.keys()].filter(keyHider(collections)).map((name) => name.toLowerCase());
+    const fields = [...secretFields(collections)].map((name) => name.toLowerCase().trim());
+    // Activities, revisions and comments have the key of any item.
+    const names = this.#hiddenKeys.length > 0 ? [...fields, 'item'] : fields;
+    // A cursor has values of the fields in "sort": with a secret name in the same text, they may be secret.
+    this.#names = new Set([...names, 'cursor']);
+    this.#oddNames = names.filter(isOdd).map(withoutQuotes);
     const hints = [SECRET_HINT, ...names.map(escaped), ...this.#hiddenKeys.map(escaped)];
     this.#hint = this.#oddNames.length > 0 ? /(?:)/ : new RegExp(hints.join('|'), 'i');
   }
 
   /** Returns null for a request that may be recorded with its values. */
   omissionOf(values: RequestValues): Omission | null {
-    const { route, method, queryString, body } = values;
+    const { route, method, path, queryString, body } = values;
     if (!DATA_ROUTES.has(route) && !(READ_ROUTES.has(route) && READS.has(method))) return 'route';
-    if (this.#showsKey(values)) return 'secret';
+    if (this.#isInPath(path) || this.#showsKey(values)) return 'secret';
     if (queryString !== '' && this.#isInQuery(queryString, route)) return 'secret';
     if (body === '') return null;
     const value = parsed(body);
@@ -100,9 +105,18 @@ export class SecretNames {
     return this.#isInBody(body, value, route) ? 'secret' : null;
   }
 
+  /** A client that forgets the question mark of its query string, or encodes it. */
+  #isInPath(path: string): boolean {
+    return /=|%3[df]/i.test(path) && this.#mayHaveSecret(decoded(path) ?? path);
+  }
+
   #showsKey({ route, path, queryString, body }: RequestValues): boolean {
-    if (this.#hiddenKeys.length === 0 || !route.startsWith('/items/') || !this.#hidesKey(path)) return false;
-    return route.endsWith('/:key') || body !== '' || (decoded(queryString) ?? 'cursor').includes('cursor');
+    if (this.#hiddenKeys.length === 0) return false;
+    const hasCursor = (decoded(queryString) ?? 'cursor').includes('cursor');
+    // The items of a function may be those of any collection.
+    if (route === '/rpc/:function') return hasCursor;
+    if (!route.startsWith('/items/') || !this.#hidesKey(path)) return false;
+    return route.endsWith('/:key') || body !== '' || hasCursor;
   }
 
   /** Whether the collection of a path has a concealed key. One that does not exist may be misspelt. */
@@ -129,6 +143,7 @@ export class SecretNames {
     // A text that cannot be decoded cannot be checked.
     if (text === null) return true;
     if (!this.#mayHaveSecret(text)) return false;
+    if (TWICE_ENCODED.test(text)) return true;
     return parametersIn(queryString).some(([name, value]) =>
       value === null ? this.#mayHaveSecret(name) : this.#isSecret(name) || this.#isInText(value),
     );
@@ -149,7 +164,7 @@ export class SecretNames {
 
   #isInBody(body: string, value: unknown, route: string): boolean {
     const { query, variables, ...others } = propertiesOf(value);
-    if (route === '/graphql' && !query && variables) return true;
+    if (route === '/graphql' && !query && (variables || Array.isArray(value))) return true;
     // The paths of operations may be encoded.
     const hasPaths = route === '/transactions' && (this.#hiddenKeys.length > 0 || body.includes('%'));
     if (!hasPaths && !this.#mayHaveSecret(body)) return false;

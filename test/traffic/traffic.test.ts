@@ -165,6 +165,7 @@ t.test('a recording ends when its client leaves, and there are four at most', as
 });
 
 const CANARY = 'canary-value';
+const CANARY_CURSOR = Buffer.from(`["${CANARY}"]`).toString('base64url');
 
 /** Secrets in every part of a request that may carry one. */
 async function sendSecrets(): Promise<number> {
@@ -181,8 +182,16 @@ async function sendSecrets(): Promise<number> {
     ['GET', `/items/vaults/${CANARY}`],
     ['GET', `/ITEMS/%76aults/${CANARY}/`],
     ['GET', `/items/vault/${CANARY}`],
-    ['GET', `/items/vaults?cursor=${Buffer.from(`["${CANARY}"]`).toString('base64url')}`],
+    ['GET', `/items/vaults?cursor=${CANARY_CURSOR}`],
+    ['GET', `/items/tags?sort=-vault&cursor=${CANARY_CURSOR}`],
+    ['SEARCH', '/items/tags', json({ query: { sort: ['vault'], cursor: CANARY_CURSOR } })],
+    ['GET', `/rpc/open_vaults?cursor=${CANARY_CURSOR}`],
+    ['GET', `/revisions?filter[collection][_eq]=vaults&filter[item][_eq]=${CANARY}`],
     ['GET', `/items/tags?filter[vault][_eq]=${CANARY}`],
+    ['GET', `/items/tags&access_token=${CANARY}`],
+    ['GET', `/items/tags%3Faccess_token=${CANARY}`],
+    ['GET', `/items/authors?filter%255Bssn%255D%255B_eq%255D=${CANARY}`],
+    ['GET', `/items/tags?api-key=${CANARY}`],
     ['GET', `/items/tags?filter["pin/no"][_eq]=${CANARY}`],
     ['GET', `/items/authors?{"filter":{"ssn":{"_eq":"${CANARY}"}}}`],
     ['GET', `/items/authors?filter[ssn][${CANARY}]=`],
@@ -222,6 +231,10 @@ async function sendSecrets(): Promise<number> {
       { query: `mutation { update_vaults_item(id: "${CANARY}", data: {title: "x"}) { title } }` },
       { query: `mutation { create_tags_item(data: {name: "x", vault: "${CANARY}"}) { id } }` },
       { query: `{ authors(filter: {ssn_func: {year: {_eq: "${CANARY}"}}}) { id } }` },
+      { query: `mutation { create_tags_item(data: {name: "{\\"password\\": \\"${CANARY}\\"}"}) { id } }` },
+      { query: `mutation { create_tags_item(data: {name: """{"password": "${CANARY}"}"""}) { id } }` },
+      { query: `{ tags(filter: {name: {_eq: "password ${CANARY}}}) { id } }` },
+      [{ variables: { id: CANARY }, extensions: { persistedQuery: { version: 1, sha256Hash: '0'.repeat(64) } } }],
       { variables: { id: CANARY }, extensions: { persistedQuery: { version: 1, sha256Hash: '0'.repeat(64) } } },
       [{ query: `mutation { create_authors_item(data: {ssn: "${CANARY}"}) { id } }` }],
     ].map((body) => ['POST', '/graphql', json(body)] as const),
@@ -294,7 +307,7 @@ t.test('no token, password or concealed value is in a recording, redacted or not
     const text = gunzipSync(await readFile(file)).toString();
     const lines = linesOf(await readFile(file)).filter(({ path }) => !path.startsWith('/server'));
     t.equal(lines.length, sent + 1, 'every request is counted');
-    const hidden = [CANARY, Buffer.from(`["${CANARY}"]`).toString('base64url'), ADMIN_TOKEN, reader.token];
+    const hidden = [CANARY, CANARY_CURSOR, ADMIN_TOKEN, reader.token];
     for (const secret of hidden)
       t.strictSame(
         text.split('\n').filter((line) => line.includes(secret)),
