@@ -150,7 +150,7 @@ export function reasonsFor(
   state: PlannedState,
 ): string[] {
   const conditions = now ? conditionsOf(now.plan) : null;
-  const lost = now ? before.indexes.filter((name) => !indexesOf(now.plan).includes(name)) : [];
+  const lost = before.indexes.filter((name) => !now || !indexesOf(now.plan).includes(name));
   const tables = [...new Set([...before.tables, ...(now ? tablesOf(now.plan) : [])])];
   const changes = [
     ...lost.flatMap((name) => indexReason(name, file, state)),
@@ -185,9 +185,10 @@ function typeReasons(
   file: AcceptedFile,
   { columns }: PlannedState,
 ): string[] {
-  return [...columns].flatMap(([name, types]) => {
-    const before = file.tables[name];
-    if (!before || !name.endsWith(`.${table}`)) return [];
+  return Object.entries(file.tables).flatMap(([name, before]) => {
+    if (!name.endsWith(`.${table}`)) return [];
+    const types = columns.get(name);
+    if (!types) return [`table "${table}" no longer exists`];
     return Object.entries(before.columns).flatMap(([column, type]) => {
       if (types[column] === type || conditions?.includes(column) === false) return [];
       if (types[column] === undefined) return [`column "${table}"."${column}" no longer exists`];

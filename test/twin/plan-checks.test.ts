@@ -259,6 +259,20 @@ await t.test('a dropped index, a changed type and a dropped column end the check
   });
 });
 
+await t.test('a table or a key that is gone is named', async (t) => {
+  const gone = 'drop table lines; alter table orders drop constraint orders_pkey cascade;';
+  const { code, output } = await check('--json', '--apply', await script('gone.sql', gone));
+  t.equal(code, 1);
+  const { compared } = JSON.parse(output) as { compared: Compared[] };
+  const reasonsOf = (request: string) => compared.find((each) => each.request === request)?.reasons;
+  t.match(reasonsOf('GET /items/lines?filter[product][_in]=p3,p4&aggregate[count]=*'), [
+    'table "lines" no longer exists',
+  ]);
+  t.match(reasonsOf('GET /items/orders/5?fields=*,customer.name,customer.country'), [
+    /^index "orders_pkey" no longer exists \(CREATE UNIQUE INDEX/,
+  ]);
+});
+
 interface Compared {
   readonly request: string;
   readonly verdict: string;
