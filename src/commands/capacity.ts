@@ -1,5 +1,5 @@
 /** `lateral capacity`: the highest rate of recorded traffic that a service serves within limits, and what limits it. */
-import { StartError, UsageError } from '../base/errors.js';
+import { UsageError } from '../base/errors.js';
 import { type Capacity, findCapacity, type Step } from '../traffic/capacity.js';
 import { counted, parseCount, parseDuration, parseRate, parseServiceLimits } from '../traffic/limits.js';
 import { prepareReplay } from '../traffic/replay.js';
@@ -24,7 +24,7 @@ pool, the threads and a value of lateral_pool_waiting for autoscaling.
   --connections 64  connections to the service
   --json            prints JSON
 
-Exits with 1 if no rate keeps the limits, with 2 if an option is wrong, with 130 after Ctrl-C.`;
+Exits with 1 if no rate keeps the limits, with 2 if an option or the file is wrong, with 130 after Ctrl-C.`;
 
 const KINDS = {
   url: 'value',
@@ -53,7 +53,8 @@ export async function capacity(words: readonly string[]): Promise<void> {
   const traffic = await readRecording(file);
   await checkTarget(target);
   const prepared = await prepareReplay(traffic, [target], writes);
-  if (prepared.requests.length === 0) throw new StartError(`${file} has no requests that can be replayed`);
+  if (prepared.requests.length === 0)
+    throw new UsageError(`${file} has no requests that can be replayed${writes ? '' : ' without --writes'}`);
   const stopped = new AbortController();
   process.once('SIGINT', () => stopped.abort());
   const firstRate = first?.perSecond ?? (prepared.requests.length * 1_000) / Math.max(1, traffic.milliseconds);

@@ -266,7 +266,7 @@ async function requestsOf(values: Readonly<Record<string, string>>): Promise<rea
   const { traffic, plans = 'plans.yaml' } = values;
   if (traffic !== undefined) return readRequests(traffic);
   const accepted = await readAccepted(plans);
-  if (!accepted) throw new StartError('there are no requests to advise on: name a file of them with --traffic');
+  if (!accepted) throw new UsageError('there are no requests to advise on: name a file of them with --traffic');
   return accepted.plans.map(requestOf);
 }
 

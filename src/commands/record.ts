@@ -48,7 +48,8 @@ export async function record(words: readonly string[]): Promise<void> {
   const target = readTarget(options);
   const file = options.required('output');
   const milliseconds = parseDuration('--for', options.value('for') ?? '1m');
-  if (milliseconds < MIN_MS || milliseconds > MAX_MS) throw new UsageError('--for must be from 1s to 1h');
+  if (milliseconds < MIN_MS || milliseconds > MAX_MS)
+    throw new UsageError(`--for must be from 1s to 1h, not "${options.value('for')}"`);
   const sample = Number(options.value('sample') ?? '1');
   if (!(sample > 0 && sample <= 1))
     throw new UsageError(`--sample must be a number above 0 and up to 1, not "${options.value('sample')}"`);

@@ -1,6 +1,6 @@
 /** `lateral replay`: sends recorded traffic to a service and compares the answers with the recording. */
 import { writeFile } from 'node:fs/promises';
-import { StartError } from '../base/errors.js';
+import { StartError, UsageError } from '../base/errors.js';
 import { messageOf } from '../base/narrow.js';
 import { checkLimits, counted, parseCount, parseDuration, parseRate, parseServiceLimits } from '../traffic/limits.js';
 import { type Progress, prepareReplay, replay as replayTraffic } from '../traffic/replay.js';
@@ -27,7 +27,7 @@ due, whether or not earlier ones were answered, and its latency begins then. Wri
   --junit FILE       writes the result for CI: a test case per limit and per shape
   --html FILE        writes the result as a page
 
-Exits with 1 if a limit is missed, with 2 if an option is wrong, with 130 after Ctrl-C, which prints the report of what was sent.`;
+Exits with 1 if a limit is missed, with 2 if an option or the file is wrong, with 130 after Ctrl-C, which prints the report of what was sent.`;
 
 const KINDS = {
   url: 'value',
@@ -62,7 +62,7 @@ export async function replay(words: readonly string[]): Promise<void> {
   for (const each of targets) await checkTarget(each);
   const prepared = await prepareReplay(traffic, targets, settings.writes);
   if (prepared.requests.length === 0)
-    throw new StartError(`${file} has no requests that can be replayed${settings.writes ? '' : ' without --writes'}`);
+    throw new UsageError(`${file} has no requests that can be replayed${settings.writes ? '' : ' without --writes'}`);
   const stopped = new AbortController();
   process.once('SIGINT', () => stopped.abort());
   const result = await replayTraffic(prepared, { ...settings, onProgress: showProgress(), signal: stopped.signal });

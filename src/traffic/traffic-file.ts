@@ -90,17 +90,17 @@ export function serviceFactor({ header, requests, dropped }: Traffic): number {
   return Math.round((100 * (requests + dropped)) / Math.max(1, requests) / header.sample) / 100;
 }
 
-/** Reads a recording, compressed or not. */
+/** Reads a recording, compressed or not. A file that is none is a wrong operand. */
 export async function readTraffic(path: string): Promise<Traffic> {
   const reader = new TrafficReader(path);
   try {
     await readLines(path, (line) => reader.add(line));
+    return reader.finish();
   } catch (error) {
-    if (error instanceof StartError) throw error;
-    if (codeOf(error) === 'ENOENT') throw new StartError(`there is no file ${path}`);
-    throw new StartError(`${path} cannot be read: ${messageOf(error)}`);
+    if (error instanceof StartError) throw new UsageError(error.message);
+    if (codeOf(error) === 'ENOENT') throw new UsageError(`there is no file ${path}`);
+    throw new UsageError(`${path} cannot be read: ${messageOf(error)}`);
   }
-  return reader.finish();
 }
 
 const GZIP_MAGIC = [0x1f, 0x8b];

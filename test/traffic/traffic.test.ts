@@ -514,22 +514,22 @@ t.test('bad files, options and targets are refused with a reason', async (t) => 
     [['record', '--url', 'http://127.0.0.1:1', '--token', 'x', '-o', join(folder, 'x')], 1, /does not answer/],
     [['replay', made, '--url', 'http://127.0.0.1:1', '--token', 'x'], 1, /does not answer/],
     [['replay', made, '--url', service.url, '--token', reader.token], 1, /must be an administrator's/],
-    [['replay', join(folder, 'missing'), ...credentials], 1, /there is no file/],
+    [['replay', join(folder, 'missing'), ...credentials], 2, /there is no file/],
     [['replay', 'package.json', ...credentials], 2, /is no recording/],
     [
       ['replay', await written('version', `${HEADER.replace('"version":1', '"version":2')}\n`), ...credentials],
-      1,
+      2,
       /has version 2 of the format/,
     ],
-    [['replay', await written('garbage', `${HEADER}\n{"t":1}\n`), ...credentials], 1, /has no request in line 2/],
-    [['replay', await written('text', `${HEADER}\nnothing\n`), ...credentials], 1, /no JSON object in line 2/],
-    [['replay', await written('empty', ''), ...credentials], 1, /is empty/],
+    [['replay', await written('garbage', `${HEADER}\n{"t":1}\n`), ...credentials], 2, /has no request in line 2/],
+    [['replay', await written('text', `${HEADER}\nnothing\n`), ...credentials], 2, /no JSON object in line 2/],
+    [['replay', await written('empty', ''), ...credentials], 2, /is empty/],
     [
       ['replay', await written('cut', (await readFile(made)).subarray(0, 60)), ...credentials],
-      1,
+      2,
       /cannot be read: unexpected end of file/,
     ],
-    [['replay', await written('none', `${HEADER}\n`), ...credentials], 1, /no requests that can be replayed/],
+    [['replay', await written('none', `${HEADER}\n`), ...credentials], 2, /no requests that can be replayed/],
   ];
   for (const [words, code, complaint] of cases)
     t.match(

@@ -83,6 +83,6 @@ t.test('there must be requests', async (t) => {
   const { code, complaints } = await runCommand(['advise', '--plans', join(folder, 'none.yaml')], {
     DATABASE_URL: url,
   });
-  t.equal(code, 1);
+  t.equal(code, 2);
   t.match(complaints, /there are no requests to advise on: name a file of them with --traffic/);
 });
