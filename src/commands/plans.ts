@@ -4,8 +4,8 @@
  */
 
 import { readFile } from 'node:fs/promises';
-import { StartError, UsageError } from '../base/errors.js';
-import { groupBy } from '../base/narrow.js';
+import { ServiceError, StartError, UsageError } from '../base/errors.js';
+import { asError, groupBy } from '../base/narrow.js';
 import { createObserver } from '../base/observe.js';
 import { runSteps } from '../base/time-slices.js';
 import { type CommandLine, type Config, readArguments, readConfig } from '../config/config.js';
@@ -112,8 +112,8 @@ export async function plans(words: readonly string[]): Promise<void> {
     if (command !== 'check') throw new UsageError('plans expects check: see lateral plans --help');
     await check(readArguments(rest, [...TWIN_SWITCHES, 'accept'], [...TWIN_VALUES, 'factor']));
   } catch (error) {
-    if (!(error instanceof StartError)) throw error;
-    console.error(`lateral: ${error.message}`);
+    const isExpected = error instanceof StartError || error instanceof ServiceError;
+    console.error(`lateral: ${isExpected ? error.message : asError(error).stack}`);
     process.exitCode = NOT_CHECKED;
   }
 }

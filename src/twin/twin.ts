@@ -155,7 +155,7 @@ async function build<Result>(
   const twinConfig = configOf(config, twinUrl, statistics);
   const unbuilt = await withPlainDatabase(twinConfig, twinUrl, async (database) => {
     await migrate(database, { demo: false, system: statistics.system }, () => {});
-    await insertMetadata(database, statistics);
+    await insertMetadata(database, statistics, plan.change !== undefined);
     return buildStructure(database, statistics, plan);
   });
   if (plan.change) await withCore(twinConfig, OBSERVER, () => {}, plan.change);
@@ -268,12 +268,16 @@ const COLUMNS = withCatalog(
   "select attname as name from pg_catalog.pg_attribute where attrelid = $1::pg_catalog.regclass and attnum > 0 and attgenerated = ''",
 );
 
+/** A snapshot has these rows itself. */
+const OF_SNAPSHOT: ReadonlySet<string> = new Set(['service_collections', 'service_fields', 'service_relations']);
+
 /** References between these rows are right already, and some refer to users, who are left out. */
-async function insertMetadata(database: Database, { metadata }: StatisticsFile): Promise<void> {
+async function insertMetadata(database: Database, { metadata }: StatisticsFile, isChanged: boolean): Promise<void> {
   await database.own.use((session) =>
     session.transaction(async () => {
       await session.query("set local session_replication_role = 'replica'");
       for (const [table, rows] of Object.entries(metadata)) {
+        if (isChanged && OF_SNAPSHOT.has(table)) continue;
         const name = `${quoteIdentifier(database.system)}.${quoteIdentifier(table)}`;
         const [first] = parseOwnJson<readonly Readonly<Record<string, unknown>>[]>(rows);
         if (!first) continue;
@@ -285,6 +289,10 @@ async function insertMetadata(database: Database, { metadata }: StatisticsFile):
           `insert into ${name} (${list}) overriding system value select ${list} from pg_catalog.json_populate_recordset(null::${name}, $1::json)`,
           [rows],
         );
+        if (typeof first['id'] === 'number')
+          await session.query(
+            `select pg_catalog.setval(pg_catalog.pg_get_serial_sequence('${name}', 'id'), (select pg_catalog.max(id) from ${name}))`,
+          );
       }
     }),
   );

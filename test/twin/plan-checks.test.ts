@@ -319,6 +319,35 @@ await t.test('old statistics are a reason', async (t) => {
   t.match(output, /- extended statistics "pair" of public.lines cannot be restored/);
 });
 
+await t.test('a snapshot is the schema, and one that cannot be applied is status 2', async (t) => {
+  const original = await createDatabase(server, 'snapshots');
+  await (await startTestService({ databaseUrl: original, WORKERS: '1' })).stop();
+  await withSql(original, async (sql) => {
+    await sql`create table teams (id int primary key, name text)`;
+    await sql`create table members (id int primary key, team int references teams)`;
+    await sql`create index on members (team)`;
+    await sql`insert into service_relations (many_collection, many_field, one_collection, one_field)
+      values ('members', 'team', 'teams', 'members')`;
+    await sql`insert into service_fields (collection, field, special) values ('members', 'team', 'm2o')`;
+  });
+  const environment = { DATABASE_URL: original };
+  const run = (...words: string[]): Promise<Outcome> => runCommand(words, environment);
+  t.match(await run('statistics', '-o', path('teams.gz')), { code: 0 });
+  t.match(await run('schema', 'snapshot', path('teams.yaml')), { code: 0 });
+  await writeFile(path('teams.txt'), 'GET /items/teams?fields=name,members.id');
+  const words = ['plans', 'check', '--statistics', path('teams.gz'), '--plans', path('teams-plans.yaml')];
+  const schema = ['--snapshot', path('teams.yaml')];
+  const accepted = await run(...words, ...schema, '--traffic', path('teams.txt'), '--accept');
+  t.match(accepted, { code: 0, complaints: /1 plan accepted/ });
+  t.match(await run(...words, ...schema), { code: 0, output: /1 equal/ });
+  const changed = (await readFile(path('teams.yaml'), 'utf8')).replaceAll('integer', 'nothing');
+  await writeFile(path('wrong.yaml'), changed);
+  t.match(await run(...words, '--snapshot', path('wrong.yaml')), {
+    code: 2,
+    complaints: /"fields\[\d\].type" must be/,
+  });
+});
+
 await t.test('bad usage is status 2', async (t) => {
   for (const [words, complaint] of [
     [['plans'], /plans expects check/],
