@@ -51,6 +51,7 @@ export async function takeStatistics(
 ): Promise<StatisticsFile> {
   const isInstalled = await locateSystemTables(database, requested);
   const system = isInstalled ? database.system : null;
+  await checkReadable(database, system);
   const taken = await database.catalog.use((session) =>
     session.transaction(() => readAll(session, database.schemas, system), SNAPSHOT),
   );
@@ -68,6 +69,26 @@ export async function takeStatistics(
     redacted,
     ...withoutValues(taken.facts, redacted),
   };
+}
+
+/** Those of the service's own tables that the role may not read; $2: their schema, or null if no installation was found. */
+const HIDDEN = withCatalog(`
+  select format('%I.%I', namespace.nspname, class.relname) as name
+  from pg_catalog.pg_class class join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
+  where class.relkind = 'r' and class.relname in (select json_array_elements_text($1::json))
+    and ($2::text is null or namespace.nspname = $2)
+    and not (has_schema_privilege(namespace.oid, 'usage') and has_table_privilege(class.oid, 'select'))
+  order by namespace.nspname, class.relname`);
+
+/** Without these tables nobody knows which fields are concealed. */
+async function checkReadable({ own }: Database, system: string | null): Promise<void> {
+  const needed = JSON.stringify(['service_migrations', 'service_schema', ...METADATA]);
+  const hidden = await own.use((session) => session.query<{ name: string }>(HIDDEN, [needed, system]));
+  if (hidden.length === 0) return;
+  const names = hidden.map(({ name }) => name).join(', ');
+  throw new StartError(
+    `the role may not read the service's own tables, which say what is concealed: grant it select on ${names}`,
+  );
 }
 
 const SNAPSHOT = 'begin isolation level repeatable read, read only';

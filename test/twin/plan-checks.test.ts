@@ -83,7 +83,7 @@ SEARCH /items/orders {"query":{"filter":{"customer":{"_eq":7}},"limit":20}}
 POST /graphql {"query":"query Page { orders(filter: { status: { _eq: \\"open\\" } }, sort: [\\"at\\"], limit: 3) { id customer { name } } }"}
 `;
 
-const server = await startDatabase();
+const server = await startDatabase({ own: true });
 const url = await createDatabase(server, 'original');
 const folder = await makeFolder();
 const path = (name: string): string => join(folder, name);
@@ -118,6 +118,20 @@ async function script(name: string, text: string): Promise<string> {
   await writeFile(path(name), text);
   return path(name);
 }
+
+await t.test('statistics need the fields that are concealed', async (t) => {
+  const planner = await createDatabase(server, 'hidden');
+  await (await startTestService({ databaseUrl: planner, WORKERS: '1' })).stop();
+  await withSql(planner, (sql) => sql`create role planner login password 'planner'`);
+  const address = new URL(planner);
+  [address.username, address.password] = ['planner', 'planner'];
+  const words = ['statistics', '-o', path('hidden.gz')];
+  const refused = await runCommand(words, { DATABASE_URL: address.toString() });
+  t.match(refused, { code: 1, complaints: /grant it select on .*public\.service_fields, public\.service_functions/ });
+  const [, tables = ''] = /select on (.*)/.exec(refused.complaints) ?? [];
+  await withSql(planner, (sql) => sql.unsafe(`grant select on ${tables} to planner`));
+  t.match(await runCommand(words, { DATABASE_URL: address.toString() }), { code: 0 });
+});
 
 await t.test('statistics hold no rows, no secrets and no redacted values', async (t) => {
   const words = ['statistics', '-o', path('s.json'), '--redact', 'readings.value,customers.email'];
