@@ -61,6 +61,21 @@ t.test('a sharp that is installed and cannot be loaded is reported as such, and 
   await other.stop();
 });
 
+t.test('an image that is smaller than the one side that is given gets no bars', async (t) => {
+  const image = await uploadImage(patient, await flat(64, 40), 'png');
+  for (const query of [
+    'key=system-large-contain',
+    'width=80&fit=contain&withoutEnlargement=true',
+    'height=80&fit=contain&withoutEnlargement=true',
+  ]) {
+    const answer = await fetch(`${patient.url}/assets/${image}?${query}`, {
+      headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
+    });
+    const { width, height } = await sharp(Buffer.from(await answer.arrayBuffer())).metadata();
+    t.strictSame({ width, height }, { width: 64, height: 40 }, query);
+  }
+});
+
 t.test('no step of a transformation makes an image beyond the limit', async (t) => {
   const square = await uploadImage(patient, await flat(1_000, 1_000), 'png');
   const strip = await uploadImage(patient, await flat(10, 1_000), 'png');

@@ -277,10 +277,12 @@ function transformationOf(
   if (!original) return null;
   const isCrop = width !== null && height !== null && fit === 'cover';
   const withoutEnlargement = isTrue(wanted['withoutEnlargement']);
+  // One side leaves nothing to fill. Without enlargement, sharp would still add black bars up to that side.
+  const shape = fit === 'contain' && (width === null || height === null) ? 'inside' : fit;
   const resize: ImageOperation[] =
     width === null && height === null
       ? []
-      : [['resize', { ...(width && { width }), ...(height && { height }), fit, withoutEnlargement }]];
+      : [['resize', { ...(width && { width }), ...(height && { height }), fit: shape, withoutEnlargement }]];
   const focus = isCrop && x !== null && y !== null ? { x, y } : null;
   return { operations: [...resize, ...operations], format, quality, focus };
 }
