@@ -64,6 +64,18 @@ t.test(
     await page.keyboard.press('Escape');
     await page.keyboard.press('ArrowDown');
     t.equal(await activeCell(page), '1,1', 'Escape leaves the cell, and the keys go on from it');
+    await page.keyboard.type('Typed and saved');
+    await page.keyboard.press('Control+s');
+    await page.getByText('One change saved').waitFor();
+    await page.keyboard.press('ArrowDown');
+    t.equal(await activeCell(page), '2,1', 'Ctrl-S saves the typed value, and the keys go on from its cell');
+    await page.keyboard.press('Enter');
+    await page.keyboard.type('x');
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('Control+s');
+    await page.getByText('One change saved').nth(1).waitFor();
+    await page.keyboard.press('ArrowUp');
+    t.equal(await activeCell(page), '2,1', 'after Ctrl-S in the grid, too');
     t.strictSame(complaints, []);
   },
 );

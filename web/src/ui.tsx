@@ -152,7 +152,8 @@ export function Popover({ anchor, onClose, children, label, width = 280 }: Popov
     };
   }, []);
   const isPlaced = place.visibility === undefined;
-  useEffect(() => {
+  // Before the next frame, as in a dialog.
+  useLayoutEffect(() => {
     // A hidden element takes no focus.
     if (isPlaced)
       panel.current?.querySelector<HTMLElement>('input, select, textarea, button, a[href], [tabindex="0"]')?.focus();
@@ -235,7 +236,7 @@ export function Dialog({ title, onClose, children, footer, kind = 'center', isFo
     const before = document.activeElement as HTMLElement | null;
     ref.current?.showModal();
     // Focus the first input of a form, not the button that closes it.
-    ref.current?.querySelector<HTMLElement>('.dialog-body :is(input, select, textarea)')?.focus();
+    ref.current?.querySelector<HTMLElement>('.dialog-body :is(input, select, textarea, .field-pick)')?.focus();
     return () => before?.focus();
   }, []);
   return (

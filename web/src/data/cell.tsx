@@ -1,6 +1,6 @@
 /** The content of a cell, and its editor. */
 import type { JSX } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { type Field, isMoment, isNumber, isRange, type Model, type Relation } from '../model';
 import { Icon } from '../ui';
 import type { Row } from './edits';
@@ -134,7 +134,8 @@ export function CellEditor(props: EditorProps): JSX.Element {
   const [shown, setShown] = useState<unknown>('value' in initial ? initial.value : value);
   const [entered, setEntered] = useState<Entered>(initial);
   const [isTried, setTried] = useState(false);
-  useEffect(() => {
+  // Before the next frame: a second letter typed at once belongs to the input.
+  useLayoutEffect(() => {
     const input = box.current?.querySelector<HTMLInputElement>('input:not([aria-hidden]), textarea, select, button');
     input?.focus();
     if (typed === null && input instanceof HTMLInputElement) input.select();
@@ -156,6 +157,8 @@ export function CellEditor(props: EditorProps): JSX.Element {
     if ('value' in entered) onDone(entered.value, then);
   };
   const onKeyDown = (event: KeyboardEvent): void => {
+    // Ctrl-S belongs to the page: it applies the typed value and saves it.
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === 's') return;
     event.stopPropagation();
     const isButton = event.target instanceof HTMLButtonElement;
     if (event.key === 'Escape') {

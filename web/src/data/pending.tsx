@@ -13,8 +13,7 @@ export function useEditKeys(edits: Edits | null, save: () => void): void {
       const isTyping = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
       if (key === 's') {
         event.preventDefault();
-        (document.activeElement as HTMLElement | null)?.blur();
-        setTimeout(save);
+        applyTyped(save);
       } else if ((key === 'z' || key === 'y') && !isTyping) {
         event.preventDefault();
         if (key === 'y' || event.shiftKey) edits?.redo();
@@ -23,6 +22,16 @@ export function useEditKeys(edits: Edits | null, save: () => void): void {
     };
     addEventListener('keydown', onKey);
     return () => removeEventListener('keydown', onKey);
+  });
+}
+
+/** A typed text applies when its input loses the focus. The focus stays, so that the keys continue to work after saving. */
+function applyTyped(then: () => void): void {
+  const focused = document.activeElement as HTMLElement | null;
+  focused?.blur();
+  setTimeout(() => {
+    if (document.activeElement === document.body && focused?.isConnected) focused.focus();
+    then();
   });
 }
 

@@ -1,6 +1,6 @@
 /** Selects an item of another collection by a search. */
 import type { JSX } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { call, itemsPath, messageOf } from '../api';
 import type { Model } from '../model';
 import type { Row } from './edits';
@@ -30,7 +30,7 @@ export function ItemPicker({ collection, model, nullable, onPick, onCancel }: Pi
   const [at, setAt] = useState(0);
   const input = useRef<HTMLInputElement>(null);
   const box = useRef<HTMLDivElement>(null);
-  useEffect(() => input.current?.focus(), []);
+  useLayoutEffect(() => input.current?.focus(), []);
   useEffect(() => box.current?.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: 'nearest' }), [at]);
   useEffect(() => {
     const request = new AbortController();
