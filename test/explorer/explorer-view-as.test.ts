@@ -64,6 +64,7 @@ t.test(
     asked.length = 0;
     await page.getByText(`${open} items`, { exact: true }).waitFor();
     await page.getByRole('status').getByText('You see what the public may see').waitFor();
+    t.equal(await page.getByRole('combobox', { name: 'Role or user' }).count(), 0, 'Enter closes the list');
     t.equal(await grid.getByText(draft, { exact: true }).count(), 0, 'no draft');
     t.equal(await page.getByRole('columnheader', { name: 'views' }).count(), 0, 'no field that is not granted');
     t.equal(await page.getByRole('link', { name: /^tags/ }).count(), 0, 'no collection that is not granted');
@@ -107,6 +108,14 @@ t.test(
     await page.getByRole('button', { name: 'View as yourself' }).click();
     await page.getByRole('link', { name: /^comments/ }).waitFor();
     t.equal(await page.getByRole('button', { name: 'Operations' }).count(), 1, 'and back');
+    await pages.getByText('People').click();
+    await page.getByRole('heading', { name: 'People' }).waitFor();
+    await view('edi', /^editor\s*role$/);
+    await page.waitForURL(/#\/data/);
+    await page
+      .getByRole('link', { name: /^articles/ })
+      .first()
+      .waitFor();
     t.strictSame(complaints, []);
   },
 );

@@ -10,6 +10,8 @@ import { Palette, paletteOpen } from './palette';
 import { PublicBoard } from './public-board';
 import {
   findOut,
+  go,
+  href,
   isDark,
   logOut,
   me,
@@ -149,6 +151,10 @@ function Content(): JSX.Element {
       left = true;
     };
   }, [page]);
+  const isHidden = page === undefined && viewAs.value !== null;
+  useEffect(() => {
+    if (isHidden) go(href('data'), true);
+  }, [isHidden]);
   if (!page)
     return (
       <Empty title="There is no such page" icon="search">

@@ -104,7 +104,8 @@ function Choices({ onChoose }: { readonly onChoose: (choice: Choice) => void }):
       findChoices(typed.trim(), request.signal).then(
         (choices) => {
           setFound(choices);
-          setAt(0);
+          // The first answer continues the list that was shown before it, where an entry may be selected already.
+          if (answered.current !== typed) setAt(0);
           setError(null);
           answered.current = typed;
           const [first] = choices;
@@ -125,6 +126,8 @@ function Choices({ onChoose }: { readonly onChoose: (choice: Choice) => void }):
   const onKeyDown = (event: KeyboardEvent): void => {
     const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0;
     const choice = found[at];
+    // The focus returns to the button, which the same key would press.
+    if (event.key === 'Enter') event.preventDefault();
     if (event.key === 'Enter' && answered.current !== typed) isHurried.current = true;
     else if (event.key === 'Enter' && choice) onChoose(choice);
     if (step === 0) return;
