@@ -43,6 +43,7 @@ t.test(
     await logIn(service, page, '#/access');
     await page.getByRole('button', { name: 'New policy' }).click();
     await page.keyboard.type('Own articles');
+    await page.getByLabel(/^App access/).check();
     await page.keyboard.press('Enter');
     await page.getByText('Nobody has this policy yet.').waitFor();
     t.equal(
@@ -75,11 +76,9 @@ t.test(
     await page.getByRole('button', { name: 'read service_files: all' }).waitFor();
 
     await page.getByRole('link', { name: 'Assign it' }).click();
-    await page.getByRole('button', { name: 'Actions of Own articles' }).click();
-    await page.getByRole('button', { name: 'Assign', exact: true }).click();
-    await page.getByLabel('Role Administrator').check();
+    await page.getByRole('dialog', { name: 'Assign Own articles' }).getByLabel('Role Administrator').check();
     await page.getByRole('button', { name: 'Save' }).click();
-    await page.getByRole('row', { name: /^Own articles 2 permissions role Administrator/ }).waitFor();
+    await page.getByRole('row', { name: /^Own articles 2 permissions, app access role Administrator/ }).waitFor();
     t.equal(
       (
         await sql`select 1 from service_access join service_policies policy on policy.id = policy
@@ -90,7 +89,7 @@ t.test(
     await page.getByRole('button', { name: 'Actions of Own articles' }).click();
     await page.getByRole('button', { name: 'Duplicate' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Duplicate' }).click();
-    await page.getByRole('row', { name: /^Copy of Own articles 2 permissions nobody/ }).waitFor();
+    await page.getByRole('row', { name: /^Copy of Own articles 2 permissions, app access nobody/ }).waitFor();
     const copied = await sql`select collection, action, permissions, fields from service_permissions
     join service_policies policy on policy.id = policy where name = 'Copy of Own articles' order by 1`;
     t.match(copied, [

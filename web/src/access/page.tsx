@@ -3,6 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call, messageOf } from '../api';
 import type { Model } from '../model';
+import { Check } from '../schema/form';
 import { go, href, model as modelSignal, route, toast } from '../state';
 import { Button, Empty, ErrorBox, FormDialog } from '../ui';
 import './access.css';
@@ -10,6 +11,7 @@ import {
   ACTIONS,
   type Access,
   type Action,
+  APP_ACCESS,
   type Extent,
   extentOf,
   holders,
@@ -125,14 +127,17 @@ function PolicyGrid({ policy, access, model, onChanged }: GridProps): JSX.Elemen
   return (
     <div class="access-grid">
       <p>
-        What <strong>{holders(policy, access)}</strong> may do. Choose a cell to grant an action, or to change its rule.
-        {policy.users.length === 0 && (
-          <span class="quiet">
-            {' '}
-            Nobody has this policy yet. <a href={href('people', ['policies'])}>Assign it</a> to a role, a user or the
-            public.
-          </span>
-        )}
+        {policy.users.length === 0 ? (
+          <>
+            Nobody has this policy yet. <a href={href('people', ['policies'], { assign: policy.id })}>Assign it</a> to a
+            role, a user or the public.
+          </>
+        ) : (
+          <>
+            What <strong>{holders(policy, access)}</strong> may do.
+          </>
+        )}{' '}
+        Choose a cell to grant an action, or to change its rule.
         {isPublic(policy) && <span class="quiet"> “View as” above shows every page as the public sees it.</span>}
       </p>
       <div class="row">
@@ -203,15 +208,13 @@ function PolicyGrid({ policy, access, model, onChanged }: GridProps): JSX.Elemen
 }
 
 /** The holder is a role, `public`, or empty: then the policy belongs to nobody until it is assigned. */
-async function createPolicy(name: string, holder: string): Promise<string> {
+async function createPolicy(policy: { name: string; app_access: boolean }, holder: string): Promise<string> {
   if (holder === '') {
-    const { data } = await call<{ id: string }>('POST', '/policies?fields=id', { body: { name } });
+    const { data } = await call<{ id: string }>('POST', '/policies?fields=id', { body: policy });
     return data.id;
   }
   const role = holder === 'public' ? null : holder;
-  const { data } = await call<{ policy: string }>('POST', '/access?fields=policy', {
-    body: { role, policy: { name } },
-  });
+  const { data } = await call<{ policy: string }>('POST', '/access?fields=policy', { body: { role, policy } });
   return data.policy;
 }
 
@@ -224,10 +227,11 @@ interface CreateProps {
 function CreatePolicy({ access, onClose, onMade }: CreateProps): JSX.Element {
   const [name, setName] = useState('');
   const [holder, setHolder] = useState('');
+  const [hasApp, setHasApp] = useState(false);
   const save = async (): Promise<void> => {
     try {
-      const id = await createPolicy(name, holder);
-      toast(`${name} was created`);
+      const id = await createPolicy({ name: name.trim(), app_access: hasApp }, holder);
+      toast(`${name.trim()} was created`);
       await onMade(id);
     } catch (error) {
       toast(messageOf(error), 'bad');
@@ -257,6 +261,7 @@ function CreatePolicy({ access, onClose, onMade }: CreateProps): JSX.Element {
           ))}
         </select>
       </div>
+      <Check label={APP_ACCESS} checked={hasApp} onChange={setHasApp} />
     </FormDialog>
   );
 }

@@ -5,6 +5,9 @@ import type { FilterJson } from '../filter/filter';
 export const ACTIONS = ['create', 'read', 'update', 'delete'] as const;
 export type Action = (typeof ACTIONS)[number];
 
+/** The label of `app_access`. */
+export const APP_ACCESS = 'App access: may read the schema and use the Explorer';
+
 export interface Permission {
   readonly id: number;
   readonly policy: string;

@@ -1,10 +1,10 @@
 /** Policies: create, rename, assign, duplicate, delete. Their permissions are on the page Access. */
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import type { Permission } from '../access/policies';
+import { APP_ACCESS, type Permission } from '../access/policies';
 import { call } from '../api';
 import { Checks, Confirm, SaveDialog, TextInput } from '../forms';
-import { href } from '../state';
+import { go, href, route } from '../state';
 import { Button, countOf, Empty, Menu } from '../ui';
 import { type Directory, holdersOf, type PolicyRow, type TabProps } from './people';
 import { PolicyFile } from './policy-file';
@@ -15,9 +15,16 @@ type Open =
   | null;
 
 export function PoliciesTab({ directory, onChanged }: TabProps): JSX.Element {
-  const [open, setOpen] = useState<Open>(null);
+  const [open, setOpen] = useState<Open>(() => {
+    // The page Access leads to the assignment of one policy.
+    const assigned = directory.policies.find(({ id }) => id === route.value.parameters.get('assign'));
+    return assigned ? { kind: 'assign', policy: assigned } : null;
+  });
   const [typed, setTyped] = useState('');
-  const close = (): void => setOpen(null);
+  const close = (): void => {
+    setOpen(null);
+    go(href('people', ['policies']), true);
+  };
   const wanted = typed.trim().toLowerCase();
   const shown = directory.policies.filter(({ name }) => name.toLowerCase().includes(wanted));
   return (
@@ -202,7 +209,7 @@ export function PolicyForm({ policy, onClose, onChanged }: PolicyFormProps): JSX
 
 const FLAGS = [
   ['admin_access', 'Administrator: everything is allowed'],
-  ['app_access', 'App access: may read the schema and use the Explorer'],
+  ['app_access', APP_ACCESS],
   ['enforce_tfa', 'Requires a second factor'],
 ] as const;
 

@@ -93,7 +93,7 @@ export function Check(props: {
   return (
     <label class="row">
       <input type="checkbox" checked={props.checked} onChange={() => props.onChange(!props.checked)} />
-      {props.label}
+      <span>{props.label}</span>
     </label>
   );
 }
