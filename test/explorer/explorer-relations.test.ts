@@ -220,6 +220,11 @@ t.test('task 26: a function is called', { skip }, async (t) => {
   await logIn(service, page, '#/model');
   await page.getByRole('button', { name: 'Functions' }).click();
   const dialog = page.getByRole('dialog', { name: 'Functions' });
+  await dialog.getByLabel('Function of the database').fill('retitel');
+  await page.keyboard.press('Enter');
+  await dialog.getByText('The database has no function of this name that can be called.').waitFor();
+  await dialog.getByRole('button', { name: 'Remove retitel' }).click();
+  await dialog.getByRole('button', { name: 'Remove retitel' }).waitFor({ state: 'detached' });
   await dialog.getByLabel('Function of the database').fill('retitle');
   await dialog.getByRole('button', { name: 'Make callable' }).click();
   await dialog.getByText(/^retitle\(article: integer, title\?: string\)/).waitFor();

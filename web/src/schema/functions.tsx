@@ -2,7 +2,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call, messageOf } from '../api';
-import { mayAdminister, toast } from '../state';
+import { mayAdminister } from '../state';
 import { Button, Dialog, Empty, ErrorBox } from '../ui';
 import { TextField } from './form';
 
@@ -45,12 +45,23 @@ interface Specification {
   readonly paths: Readonly<Record<string, { readonly get?: Operation; readonly post?: Operation }>>;
 }
 
-async function loadFunctions(): Promise<Callable[]> {
-  const { text } = await call('GET', '/server/specs/oas');
+interface Listed {
+  readonly callable: readonly Callable[];
+  /** Names that were entered, but that the service cannot call: mostly the database has no such function. */
+  readonly missing: readonly string[];
+}
+
+async function loadFunctions(): Promise<Listed> {
+  const [{ text }, { data: rows }] = await Promise.all([
+    call('GET', '/server/specs/oas'),
+    mayAdminister.value ? call<{ name: string }[]>('GET', '/functions?fields=name&limit=-1') : { data: [] },
+  ]);
   const { paths } = JSON.parse(text) as Specification;
-  return Object.entries(paths).flatMap(([path, { get, post }]) =>
+  const callable = Object.entries(paths).flatMap(([path, { get, post }]) =>
     path.startsWith('/rpc/') && post ? [describe(decodeURIComponent(path.slice('/rpc/'.length)), post, !!get)] : [],
   );
+  const known = new Set(callable.map(({ name }) => name));
+  return { callable, missing: rows.map(({ name }) => name).filter((name) => !known.has(name)) };
 }
 
 function describe(name: string, { description, requestBody, responses }: Operation, reads: boolean): Callable {
@@ -89,29 +100,29 @@ export function Functions(): JSX.Element {
 }
 
 function FunctionsDialog({ onClose }: { readonly onClose: () => void }): JSX.Element {
-  const [functions, setFunctions] = useState<readonly Callable[] | null>(null);
+  const [functions, setFunctions] = useState<Listed | null>(null);
   const [chosen, setChosen] = useState<string | null>(null);
   const [error, setError] = useState<string | null>(null);
   const [name, setName] = useState('');
   const load = (): Promise<void> =>
     loadFunctions().then(setFunctions, (failure: unknown) => setError(messageOf(failure)));
   useEffect(() => void load(), []);
-  const expose = async (): Promise<void> => {
+  const change = async (method: string, path: string, body?: unknown): Promise<void> => {
     setError(null);
     try {
-      await call('POST', '/functions', { body: { name } });
-      toast(`${name} can be called`);
+      await call(method, path, body === undefined ? {} : { body });
       setName('');
       await load();
     } catch (failure) {
       setError(messageOf(failure));
     }
   };
+  const expose = (): void => void change('POST', '/functions', { name: name.trim() });
   return (
     <Dialog title="Functions" kind="side" isForm onClose={onClose}>
       {error && <ErrorBox text={error} />}
       {!functions && !error && <p class="quiet">Loading…</p>}
-      {functions?.length === 0 && (
+      {functions?.callable.length === 0 && functions.missing.length === 0 && (
         <Empty title="No functions yet" icon="code">
           {mayAdminister.value
             ? 'Enter the name of a function of the database to make it callable.'
@@ -119,11 +130,10 @@ function FunctionsDialog({ onClose }: { readonly onClose: () => void }): JSX.Ele
         </Empty>
       )}
       <ul class="functions">
-        {functions?.map((each) => (
+        {functions?.callable.map((each) => (
           <li key={each.name}>
-            <div class="row">
+            <div class="function-head">
               <code>{signatureOf(each)}</code>
-              <span class="grow" />
               <Button
                 label={chosen === each.name ? `Close ${each.name}` : `Call ${each.name}`}
                 onClick={() => setChosen(chosen === each.name ? null : each.name)}
@@ -136,13 +146,20 @@ function FunctionsDialog({ onClose }: { readonly onClose: () => void }): JSX.Ele
             {chosen === each.name && <CallForm called={each} />}
           </li>
         ))}
+        {functions?.missing.map((each) => (
+          <MissingFunction
+            key={each}
+            name={each}
+            onRemove={() => void change('DELETE', `/functions/${encodeURIComponent(each)}`)}
+          />
+        ))}
       </ul>
       {mayAdminister.value && (
         <form
           class="form expose"
           onSubmit={(event) => {
             event.preventDefault();
-            if (name.trim() !== '') void expose();
+            if (name.trim() !== '') expose();
           }}
         >
           <TextField
@@ -152,12 +169,24 @@ function FunctionsDialog({ onClose }: { readonly onClose: () => void }): JSX.Ele
             note="Administrators can call it then. Other callers need a permission to execute it"
           />
           <div class="row">
-            <Button label="Make callable" disabled={name.trim() === ''} onClick={() => void expose()} />
+            <Button label="Make callable" disabled={name.trim() === ''} onClick={expose} />
           </div>
           <button type="submit" hidden />
         </form>
       )}
     </Dialog>
+  );
+}
+
+function MissingFunction(props: { readonly name: string; readonly onRemove: () => void }): JSX.Element {
+  return (
+    <li>
+      <div class="function-head">
+        <code>{props.name}</code>
+        <Button label={`Remove ${props.name}`} onClick={props.onRemove} />
+      </div>
+      <small class="bad">The database has no function of this name that can be called.</small>
+    </li>
   );
 }
 
