@@ -184,6 +184,13 @@ t.test('task 27: version promoted, after it was edited and compared', { skip }, 
   await version.getByRole('button', { name: 'Promote' }).click();
   await page.getByText('Version promoted').waitFor();
   t.match(await sql`select title, views from articles where id = 3`, [{ title: 'A better title', views: 0 }]);
+  await version.getByRole('button', { name: 'Delete' }).click();
+  const question = page.getByRole('dialog', { name: 'Delete the version Second edition?' });
+  t.strictSame(await findings(page), [], 'no serious finding in the question');
+  t.equal((await sql`select from service_versions`).length, 1, 'it asks first');
+  await question.getByRole('button', { name: 'Delete' }).click();
+  await page.getByText('No versions yet.').waitFor();
+  t.equal((await sql`select from service_versions`).length, 0);
   t.strictSame(complaints, []);
 });
 

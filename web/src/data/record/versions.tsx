@@ -2,6 +2,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, call, messageOf } from '../../api';
+import { Confirm } from '../../forms';
 import type { Collection } from '../../model';
 import { go, mayAdminister, reloadModel, toast, viewAs } from '../../state';
 import { Button, Empty, ErrorBox, FormDialog } from '../../ui';
@@ -231,6 +232,7 @@ function VersionEntry({ collection, itemKey, version, onChanged, onPromoted }: E
   const [error, setError] = useState<string | null>(null);
   const [left, setLeft] = useState<ReadonlySet<string>>(new Set());
   const [busy, setBusy] = useState(false);
+  const [deleting, setDeleting] = useState(false);
   const compare = async (): Promise<void> => {
     try {
       setComparison((await call<Comparison>('GET', `/versions/${version.id}/compare`)).data);
@@ -242,27 +244,17 @@ function VersionEntry({ collection, itemKey, version, onChanged, onPromoted }: E
   useEffect(() => void compare(), [version.id]);
   const list = comparison ? differences(comparison.main, comparison.current) : [];
   const fields = list.map(({ field }) => field).filter((field) => !left.has(field));
-  const act = async (method: string, path: string, done: string, body?: unknown): Promise<boolean> => {
+  const promote = async (): Promise<void> => {
     setBusy(true);
     try {
-      await call(method, path, body === undefined ? {} : { body });
-      toast(done);
-      setBusy(false);
-      return true;
+      await call('POST', `/versions/${version.id}/promote`, { body: { mainHash: comparison?.mainHash, fields } });
+      toast('Version promoted');
+      onPromoted();
+      await compare();
     } catch (failure) {
       setError(messageOf(failure));
-      setBusy(false);
-      return false;
     }
-  };
-  const promote = async (): Promise<void> => {
-    const body = { mainHash: comparison?.mainHash, fields };
-    if (!(await act('POST', `/versions/${version.id}/promote`, 'Version promoted', body))) return;
-    onPromoted();
-    await compare();
-  };
-  const remove = async (): Promise<void> => {
-    if (await act('DELETE', `/versions/${version.id}`, 'Version deleted')) onChanged();
+    setBusy(false);
   };
   const toggle = (field: string): void => {
     const next = new Set(left);
@@ -275,7 +267,9 @@ function VersionEntry({ collection, itemKey, version, onChanged, onPromoted }: E
       <header>
         <strong>{title}</strong>
         {title !== version.key && <code>{version.key}</code>}
-        {comparison?.outdated && <span class="warm">The item has changed since this version was created</span>}
+        {comparison?.outdated && list.length > 0 && (
+          <span class="warm">The item has changed since this version was created</span>
+        )}
         <span class="actions">
           <a class="button" href={addressOfRecord(collection.name, itemKey, { version: version.key })}>
             Edit
@@ -288,7 +282,14 @@ function VersionEntry({ collection, itemKey, version, onChanged, onPromoted }: E
                 disabled={busy || fields.length === 0}
                 onClick={() => void promote()}
               />
-              <Button label="Delete" icon="trash" kind="quiet" compact disabled={busy} onClick={() => void remove()} />
+              <Button
+                label="Delete"
+                icon="trash"
+                kind="quiet"
+                compact
+                disabled={busy}
+                onClick={() => setDeleting(true)}
+              />
             </>
           )}
         </span>
@@ -310,6 +311,20 @@ function VersionEntry({ collection, itemKey, version, onChanged, onPromoted }: E
             />
           )}
         />
+      )}
+      {deleting && (
+        <Confirm
+          title={`Delete the version ${title}?`}
+          submit="Delete"
+          onClose={() => setDeleting(false)}
+          onConfirm={async () => {
+            await call('DELETE', `/versions/${version.id}`);
+            onChanged();
+            return 'Version deleted';
+          }}
+        >
+          <p>Its changes that are not promoted are lost.</p>
+        </Confirm>
       )}
     </section>
   );
