@@ -20,6 +20,8 @@ const MOST_AT_ONCE = 4;
 export function forgetCounts(collection?: string): void {
   if (collection === undefined) asked.clear();
   else asked.delete(collection);
+  // The list asks again when it is drawn.
+  counts.value = new Map(counts.value);
 }
 
 function ask(collection: Collection): void {

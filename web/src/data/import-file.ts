@@ -119,7 +119,7 @@ function isJsonText(text: string): boolean {
   }
 }
 
-const MOST_CHECKED = 1_000;
+export const MOST_CHECKED = 1_000;
 
 /** The number of cells that are not values of their fields. */
 export function mistakesIn(

@@ -7,6 +7,7 @@ import { Button, countOf, Dialog, ErrorBox } from '../ui';
 import {
   type ImportFile,
   type ImportRow,
+  MOST_CHECKED,
   mappedBody,
   mistakesIn,
   readImport,
@@ -150,7 +151,11 @@ function Mapping({ file, rows, mapping, collection, onChange }: MappingProps): J
       <p>
         {countOf(rows.length, 'row')}. Choose the field of each column.
         {mistakes > 0 && (
-          <span class="bad"> {countOf(mistakes, 'value')} of the first 1,000 rows will be refused.</span>
+          <span class="bad">
+            {' '}
+            {countOf(mistakes, 'value')}
+            {rows.length > MOST_CHECKED && ` of the first ${MOST_CHECKED.toLocaleString('en')} rows`} will be refused.
+          </span>
         )}
       </p>
       {taken.length > 0 && <ErrorBox text={`Several columns are mapped to ${taken[0]}.`} />}
