@@ -32,8 +32,11 @@ t.test('task 29: a webhook is made, and its receiver gets a signed delivery afte
   await form.getByLabel('URL').fill('ftp://example.com');
   t.ok(await create.isDisabled(), 'a webhook needs a collection');
   await form.getByRole('group', { name: 'Collections' }).getByLabel('articles', { exact: true }).check();
+  await form.getByLabel('Secret').focus();
   await create.click();
   await form.getByRole('alert').waitFor();
+  const isVisible = `document.querySelector('dialog [role=alert]').getBoundingClientRect().top > 0`;
+  t.ok(await page.evaluate(isVisible), 'the error at the top of a long form is scrolled to');
   t.equal((await sql`select from service_webhooks`).length, 0, 'a wrong URL is reported, and nothing is created');
   await form.getByLabel('URL').fill(`${receiver.url}/hook`);
   await form.getByLabel('truncate').uncheck();

@@ -354,8 +354,14 @@ export function Empty(props: {
 }
 
 export function ErrorBox({ text, onRetry }: { readonly text: string; readonly onRetry?: () => void }): JSX.Element {
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    // The button that failed is below a long form, and the error above it.
+    if (box.current?.parentElement?.matches('.dialog-body, .dialog-body > form'))
+      box.current.scrollIntoView({ block: 'nearest' });
+  }, [text]);
   return (
-    <div class="error-box" role="alert">
+    <div class="error-box" role="alert" ref={box}>
       <Icon name="warn" />
       <span>{text}</span>
       {onRetry && <Button label="Try again" onClick={onRetry} />}
