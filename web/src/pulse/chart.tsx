@@ -50,8 +50,6 @@ export function Chart({ title, unit, times, lines }: ChartProps): JSX.Element {
         legend: { show: false },
         cursor: { show: false },
         scales: {
-          // At least a minute, also when there is only one reading.
-          x: { range: (_, low, high) => [Math.min(low ?? 0, (high ?? 0) - LEAST_SECONDS), high ?? LEAST_SECONDS] },
           y: { range: (_, __, high) => [0, Math.max(1, (high ?? 1) * 1.15)] },
         },
         axes: [
@@ -81,7 +79,8 @@ export function Chart({ title, unit, times, lines }: ChartProps): JSX.Element {
     };
   }, [dark, labels]);
   useEffect(() => {
-    plot.current?.setData([[...times], ...lines.map(({ values }) => [...values])]);
+    plot.current?.setData([[...times], ...lines.map(({ values }) => [...values])], false);
+    plot.current?.setScale('x', spanOf(times));
   }, [times, dark, labels]);
   const latest = lines.map(({ label, values }) => `${label} ${show(values.at(-1))}`).join(', ');
   return (
@@ -98,6 +97,12 @@ export function Chart({ title, unit, times, lines }: ChartProps): JSX.Element {
       <div ref={box} aria-hidden="true" />
     </figure>
   );
+}
+
+/** At least a minute: for a single reading, uPlot would show years. */
+function spanOf(times: readonly number[]): { readonly min: number; readonly max: number } {
+  const max = times.at(-1) ?? LEAST_SECONDS;
+  return { min: Math.min(times[0] ?? 0, max - LEAST_SECONDS), max };
 }
 
 function clock(seconds: number): string {

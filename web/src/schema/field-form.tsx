@@ -16,7 +16,7 @@ const TYPES: readonly (readonly [string, string])[] = [
   ['date', 'date'],
   ['time', 'time'],
   ['dateTime', 'dateTime: without a time zone'],
-  ['timestamp', 'timestamp: a moment'],
+  ['timestamp', 'timestamp: with a time zone'],
   ['uuid', 'uuid'],
   ['json', 'json'],
 ];
