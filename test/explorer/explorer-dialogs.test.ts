@@ -140,6 +140,22 @@ t.test('Model, with a check constraint by clicks', { skip }, async (t) => {
   t.strictSame(complaints, []);
 });
 
+t.test('People and Access', { skip }, async (t) => {
+  const { page, complaints } = await openPage(service);
+  await logIn(service, page, '#/people');
+  await check(t, page, [
+    ['invite a user', 'people', click('Invite user')],
+    ['new role', 'people/roles', click('New role')],
+    ['delete a role', 'people/roles', click('Actions of Administrator', 'Delete')],
+    ['new policy', 'people/policies', click('New policy')],
+    ['assign a policy', 'people/policies', click('Actions of Administrator', 'Assign')],
+    ['duplicate a policy', 'people/policies', click('Actions of Administrator', 'Duplicate')],
+    ['delete a policy', 'people/policies', click('Actions of Administrator', 'Delete')],
+    ['new policy for a role', 'access', click('New policy')],
+  ]);
+  t.strictSame(complaints, []);
+});
+
 t.test('your account: the second factor on and off', { skip }, async (t) => {
   const { page, complaints } = await openPage(service);
   await logIn(service, page, '#/data');
