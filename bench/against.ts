@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { packagePath, packageRoot } from '../src/base/package-files.js';
-import { type Case, isWrite } from './cases.js';
+import { type Case, isWrite } from './case.js';
 import { type Ceiling, ceiling } from './ceiling.js';
 import { type Report, type RunningService, startService } from './environment.js';
 import {

@@ -50,7 +50,7 @@ export async function measureBulk(
         await copy(sql, PATCHED);
         await sql`vacuum (analyze) bench_imported`;
       }
-      results.push(await compare(bulk, isPatch ? PATCHED : rows, { ...options, settings }, sql, report));
+      results.push(await compare(bulk, isPatch ? PATCHED : rows, { ...options, settings, report }, sql));
     }
     return results;
   } finally {
@@ -70,7 +70,7 @@ const IMPORT: Omit<Bulk, 'id' | 'title' | 'target'> = {
   as: 'COPY',
   prepare: empty,
   byService: (url, rows, _round, signal) =>
-    sendBody(`${url}/utils/import/bench_imported`, 'POST', 'text/csv', csv(rows, true), signal),
+    sendBody(`${url}/utils/import/bench_imported`, 'POST', csv(rows, true), signal),
   byStatement: copy,
 };
 
@@ -97,7 +97,7 @@ const BULKS: readonly Bulk[] = [
 function patch(url: string, rows: number, round: number, signal: AbortSignal): Promise<void> {
   const body = JSON.stringify({ keys: keysOf(rows), data: { views: round, status: `state ${round}` } });
   const path = `${url}/items/bench_imported?fields=id&limit=-1`;
-  return sendBody(path, 'PATCH', 'application/json', Readable.from([body]), signal);
+  return sendBody(path, 'PATCH', Readable.from([body]), signal);
 }
 
 /** Turns the activity log of the items on or off; it is on by default. */
@@ -109,9 +109,8 @@ async function setRecord(sql: postgres.Sql, isKept: boolean): Promise<void> {
 async function compare(
   bulk: Bulk,
   rows: number,
-  options: BulkOptions,
+  options: BulkOptions & { readonly report: Report },
   sql: postgres.Sql,
-  report: Report,
 ): Promise<BulkResult> {
   const service = await startService(options);
   try {
@@ -131,7 +130,9 @@ async function compare(
     }
     const { id, title, as, target } = bulk;
     const ratio = best / bestStatement;
-    report(`${title}: ${best.toFixed(0)} rows/s, ${as} ${bestStatement.toFixed(0)} (${(ratio * 100).toFixed(0)} %)`);
+    options.report(
+      `${title}: ${best.toFixed(0)} rows/s, ${as} ${bestStatement.toFixed(0)} (${(ratio * 100).toFixed(0)} %)`,
+    );
     const memory = await readPeak(service.pid);
     return { id, title, rows, service: best, statement: bestStatement, as, ratio, target, memory };
   } finally {
@@ -183,7 +184,8 @@ function csv(rows: number, withHead: boolean): Readable {
   return Readable.from(pieces());
 }
 
-async function sendBody(url: string, method: string, type: string, body: Readable, signal: AbortSignal): Promise<void> {
+async function sendBody(url: string, method: string, body: Readable, signal: AbortSignal): Promise<void> {
+  const type = method === 'POST' ? 'text/csv' : 'application/json';
   const headers = { Authorization: `Bearer ${ADMINISTRATOR.token}`, 'Content-Type': type };
   const sent = request(url, { method, headers, signal });
   const answered = once(sent, 'response');

@@ -61,7 +61,7 @@ export async function measureCallers(serverUrl: string, options: CallerOptions, 
     for (const read of READS) {
       // Without claims the policy hides all rows.
       const served = read.table === 'plain' ? services : services.filter(({ mode }) => mode !== 'service');
-      for (const line of await compare(read, served, callers, options, url)) report(line);
+      for (const line of await compare(read, served, callers, { ...options, url })) report(line);
     }
   } finally {
     await Promise.all(services.map(({ service }) => service.stop()));
@@ -160,8 +160,7 @@ async function compare(
   read: Read,
   services: readonly Contender[],
   callers: readonly BenchCaller[],
-  options: CallerOptions,
-  databaseUrl: string,
+  options: CallerOptions & { readonly url: string },
 ): Promise<readonly string[]> {
   const best = new Map<string, Figures>();
   const keep = (name: string, figures: Figures): void => {
@@ -178,7 +177,7 @@ async function compare(
       const pipeline = statements[index];
       if (pipeline && (mode !== 'claims' || read.table !== 'plain'))
         for (const connections of [options.connections, options.poolSize])
-          keep(`pgbench ${mode}`, await alone(pipeline, databaseUrl, options, connections));
+          keep(`pgbench ${mode}`, await alone(pipeline, options.url, options, connections));
     }
   return services.map((contender) => line(read, contender, best));
 }

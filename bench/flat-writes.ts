@@ -2,7 +2,7 @@
  * Cases of plain writes: of one row and of 1,000 rows, with and without the activity log, by 32 clients and by 8. Each is compared with SQL
  * written by hand for the same effect. The tables are those of own-tables.ts: the names of tables with the activity log end in `_recorded`.
  */
-import type { BenchRequest, Case } from './cases.js';
+import type { BenchRequest, Case } from './case.js';
 import { DRAFTS, NOTES, RECORDED, STOCK } from './own-tables.js';
 
 /** A write in one of its two tables, without the numbers of clients. */
@@ -56,7 +56,7 @@ function flatCreate(suffix: string): FlatWrite {
     ...named('flat-create', 'create of one row', suffix),
     method: 'POST',
     requests: [{ path: `/items/${table}`, body: '{"name":"t"}' }],
-    plain: { text: oneRow(insert, table, NOTE, `'create'`), parameters: [['t']] },
+    plain: { text: oneRow(insert, NOTE, suffix && recordOf(table, `'create'`, 'w.data')), parameters: [['t']] },
   };
 }
 
@@ -71,7 +71,7 @@ function flatUpdate(suffix: string): FlatWrite {
       body: JSON.stringify({ views: index }),
     })),
     plain: {
-      text: oneRow(update, table, NOTE, `'update'`, `json_build_object('views', views)`),
+      text: oneRow(update, NOTE, suffix && recordOf(table, `'update'`, `json_build_object('views', views)`)),
       parameters: vary((index) => [String(spread(index, NOTES)), String(index)]),
     },
   };
@@ -111,7 +111,11 @@ function flatUpsert(suffix: string): FlatWrite {
       body: JSON.stringify({ code: code(index), views: index }),
     })),
     plain: {
-      text: oneRow(insert, table, ITEM, `'update'`, `json_build_object('code', code, 'views', views)`),
+      text: oneRow(
+        insert,
+        ITEM,
+        suffix && recordOf(table, `'update'`, `json_build_object('code', code, 'views', views)`),
+      ),
       parameters: vary((index) => [code(index), String(index)]),
     },
   };
@@ -140,9 +144,9 @@ function flatImport(suffix: string): FlatWrite {
 }
 
 /** The written row as a response. With the log, one row of activity and one of revisions. */
-function oneRow(write: string, table: string, row: string, action: string, delta = 'w.data'): string {
-  if (!table.endsWith(RECORDED)) return `${write} returning '{"data":' || ${row} || '}'`;
-  return `with w as (${write} returning *, (${row})::json as data), ${recordOf(table, action, delta)}
+function oneRow(write: string, row: string, log: string): string {
+  if (log === '') return `${write} returning '{"data":' || ${row} || '}'`;
+  return `with w as (${write} returning *, (${row})::json as data), ${log}
     select '{"data":' || data || '}' from w`;
 }
 

@@ -2,7 +2,8 @@
  * How cost grows with the rows of a response, the depth of its nesting, the number of clients, and the number of collections. One size
  * varies at a time, and each point is compared with its ceiling.
  */
-import { type Case, FLAT, findCase, page, spread, VARIANTS, vary } from './cases.js';
+import type { Case } from './case.js';
+import { FLAT, findCase, page, spread, VARIANTS, vary } from './cases.js';
 import { ceiling } from './ceiling.js';
 import { type Report, startService } from './environment.js';
 import { addressOf, betterOf, type Measuring, makeContender, warm } from './measure.js';
@@ -64,7 +65,9 @@ export async function measureGrowth(url: string, measuring: GrowthMeasuring, rep
   const run = async (title: string, cases: readonly (readonly [number, Case, number])[]): Promise<readonly Point[]> => {
     const points: Point[] = [];
     for (const [size, each, connections] of cases) {
-      const point = await orNothing(`${title}, ${size}`, () => measurePoint(size, each, connections, url, measuring));
+      const point = await orNothing(`${title}, ${size}`, () =>
+        measurePoint(size, each, url, { ...measuring, connections }),
+      );
       if (point === null) continue;
       points.push(point);
       report(`${title}, ${size}: ${point.requestsPerSecond.toFixed(1)} requests/s`);
@@ -121,11 +124,9 @@ function nestOf(depth: number): Case {
 async function measurePoint(
   size: number,
   each: Case,
-  connections: number,
   url: string,
-  measuring: GrowthMeasuring,
+  { databaseUrl, connections, seconds, warmUp, rounds, signal }: GrowthMeasuring,
 ): Promise<Point> {
-  const { databaseUrl, seconds, warmUp, rounds, signal } = measuring;
   signal.throwIfAborted();
   const address = addressOf(each, url);
   const statement = await readStatement(each, address, databaseUrl, signal);

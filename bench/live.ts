@@ -165,7 +165,7 @@ export async function measureLive(
         const clients = await openClients(each, service, subscribers, signal);
         try {
           reads ??= await withService((other) => compareReads(service, other, subscribers, seconds));
-          cases.push(await measureCase(each, clients, service, sql, options, report, signal));
+          cases.push(await measureCase(each, { clients, service, sql }, { ...options, report, signal }));
         } finally {
           clients.process.kill();
         }
@@ -264,14 +264,16 @@ async function askClients({ process }: Clients): Promise<ClientReport> {
   return report;
 }
 
+interface Running {
+  readonly clients: Clients;
+  readonly service: RunningService;
+  readonly sql: postgres.Sql;
+}
+
 async function measureCase(
   { name, row, seenBy }: LiveCase,
-  clients: Clients,
-  service: RunningService,
-  sql: postgres.Sql,
-  { subscribers, seconds }: LiveOptions,
-  report: Report,
-  signal: AbortSignal,
+  { clients, service, sql }: Running,
+  { subscribers, seconds, report, signal }: LiveOptions & { readonly report: Report; readonly signal: AbortSignal },
 ): Promise<LiveCaseResult> {
   const { memory } = clients;
   report(`${name}: ${kilobytes(memory)} kB of memory for each subscriber, its connection included`);

@@ -1,6 +1,6 @@
 /** Measures everything of a whole run with one service, one after the other: reads first, then writes. */
 import { type BulkResult, measureBulk } from './bulk.js';
-import { isWrite } from './cases.js';
+import { isWrite } from './case.js';
 import { type Report, type RunningService, startService } from './environment.js';
 import { measureGrowth } from './growth.js';
 import { type CaseResult, type Measuring, measureCase } from './measure.js';

@@ -3,7 +3,8 @@
  * The best of the rounds counts on every side.
  */
 import { propertiesOf } from '../src/base/narrow.js';
-import { type Case, findCase } from './cases.js';
+import type { Case } from './case.js';
+import { findCase } from './cases.js';
 import { type Ceiling, ceiling } from './ceiling.js';
 import { ADMINISTRATOR } from './environment.js';
 import type { LoadResult } from './load.js';
@@ -189,7 +190,7 @@ async function measureRounds(
   const service = await makeContender(each, addressOf(each, url), load);
   const other = each.beside === undefined ? undefined : findCase(each.beside.id);
   const neighbour = other && (await makeContender(other, addressOf(other, measuring.url), load));
-  const invited = await invitePeers(each, peers, { url, databaseUrl }, connections, signal);
+  const invited = await invitePeers(each, peers, url, load);
   const contenders = new Map<string, Contender>([
     ['service', service],
     ...(neighbour === undefined ? [] : ([['beside', neighbour]] as const)),
@@ -226,7 +227,7 @@ async function measureRounds(
   if (own === undefined) throw new Error('there was no round');
   const rate = best.get('beside')?.requestsPerSecond;
   const count = (question: Question, address: Address): Promise<StatementCount | null> =>
-    countOrNull(question, address, connections, measuring, report);
+    countOrNull(question, address, { ...measuring, connections }, report);
   const judged: [PeerId, PeerResult][] = [];
   for (const peer of peers) {
     const question = invited.contenders.has(peer.id) ? peer.questionOf(each) : null;
@@ -256,12 +257,11 @@ function secureOf({ secure }: Measuring): { readonly url: string; readonly datab
 async function countOrNull(
   question: Question,
   address: Address,
-  connections: number,
-  { databaseUrl, signal }: Measuring,
+  { connections, databaseUrl, signal }: Measuring,
   report: (message: string) => void,
 ): Promise<StatementCount | null> {
   try {
-    return await countStatements(question, address, connections, databaseUrl, signal);
+    return await countStatements(question, address, { connections, databaseUrl, signal });
   } catch (error) {
     signal.throwIfAborted();
     report(`statements were not counted: ${error instanceof Error ? error.message : error}`);
@@ -288,9 +288,8 @@ export function chooseCeiling(reached: ReadonlyMap<number, Ceiling>): CaseCeilin
 async function invitePeers(
   each: Case,
   peers: readonly Peer[],
-  { url, databaseUrl }: Pick<Measuring, 'url' | 'databaseUrl'>,
-  connections: number,
-  signal: AbortSignal,
+  url: string,
+  { connections, databaseUrl, signal }: Pick<Measuring, 'connections' | 'databaseUrl' | 'signal'>,
 ): Promise<{ contenders: Map<PeerId, Contender>; absent: Record<string, PeerResult> }> {
   const contenders = new Map<PeerId, Contender>();
   const absent: Record<string, PeerResult> = {};

@@ -1,5 +1,5 @@
 /** Latency by load: at shares of the highest rate, for three kinds of reads, of the service and of the available peers. */
-import { type Case, findCase } from './cases.js';
+import { findCase } from './cases.js';
 import type { Report } from './environment.js';
 import { addressOf, type Measuring } from './measure.js';
 import { type OpenLoopResult, runOpenLoop } from './open-loop.js';
@@ -40,14 +40,15 @@ export async function measureOpen(measuring: Measuring, peers: readonly Peer[], 
     if (each === undefined) throw new Error(`there is no case "${id}"`);
     const curves: OpenCurve[] = [];
     const address = addressOf(each, url);
-    curves.push(await measureCurve('service', each, each, address, { ...measuring, seconds }, report));
+    const run = { ...measuring, seconds, report: (text: string) => report(`${each.title}, ${text}`) };
+    curves.push(await measureCurve('service', each, address, run));
     const { document } = await readAnswer(each, address, signal);
     for (const peer of peers) {
       const question = peer.questionOf(each);
       if (question === null) continue;
       try {
         if (!isSameData(document, (await readAnswer(question, peer, signal)).document)) throw new Error('other data');
-        curves.push(await measureCurve(peer.id, each, question, peer, { ...measuring, seconds }, report));
+        curves.push(await measureCurve(peer.id, question, peer, run));
       } catch (error) {
         signal.throwIfAborted();
         report(`${each.title}, ${peer.id}: FAILED, ${error instanceof Error ? error.message : error}`);
@@ -60,11 +61,9 @@ export async function measureOpen(measuring: Measuring, peers: readonly Peer[], 
 
 async function measureCurve(
   by: OpenCurve['by'],
-  { title }: Case,
   question: Question,
   address: Address,
-  { connections, seconds, warmUp, signal }: Measuring,
-  report: Report,
+  { connections, seconds, warmUp, signal, report }: Measuring & { readonly report: Report },
 ): Promise<OpenCurve> {
   const run = (rate: number | null, length: number): Promise<OpenLoopResult> =>
     runOpenLoop({ ...sentTo(question, address), connections, seconds: length, rate }, signal);
@@ -78,7 +77,7 @@ async function measureCurve(
     const point = { load, rate, ...(await run(rate, seconds)) };
     const { latency, lateness } = point;
     report(
-      `${title}, ${by} at ${(load * 100).toFixed(0)} % (${rate.toFixed(0)}/s): p50 ${latency.p50.toFixed(2)} ms, ` +
+      `${by} at ${(load * 100).toFixed(0)} % (${rate.toFixed(0)}/s): p50 ${latency.p50.toFixed(2)} ms, ` +
         `p99 ${latency.p99.toFixed(2)} ms, p99.9 ${latency['p99.9'].toFixed(2)} ms; the client late by ${lateness.p99.toFixed(2)} ms`,
     );
     points.push(point);

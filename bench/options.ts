@@ -3,7 +3,8 @@ import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { packagePath } from '../src/base/package-files.js';
 import { optionRows } from '../src/config/config.js';
-import { CASES, type Case } from './cases.js';
+import type { Case } from './case.js';
+import { CASES } from './cases.js';
 import type { PeerOptions } from './peers/peer.js';
 
 export const COMMANDS = [

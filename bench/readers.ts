@@ -116,7 +116,7 @@ async function measure(milliseconds: number): Promise<void> {
         [4, ''],
         [1, 'forward'],
       ] as const)
-        await measureOne(server.url, sql, rate, streams, forwarding, milliseconds);
+        await measureOne(server.url, sql, { rate, streams, forwarding }, milliseconds);
   } finally {
     await sql.end();
     await server.stop();
@@ -127,9 +127,7 @@ async function measure(milliseconds: number): Promise<void> {
 async function measureOne(
   serverUrl: string,
   sql: postgres.Sql,
-  rate: number,
-  streams: number,
-  forwarding: string,
+  { rate, streams, forwarding }: { readonly rate: number; readonly streams: number; readonly forwarding: string },
   milliseconds: number,
 ): Promise<void> {
   const children: ChildProcess[] = [];

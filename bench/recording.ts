@@ -2,7 +2,8 @@
  * The cost of recording the traffic (`lateral record`): the same load with and without a recording, in turns. Processor time of the service
  * per request is compared, because it hardly changes if other programs use the machine.
  */
-import { findCase, requestsOf } from './cases.js';
+import { requestsOf } from './case.js';
+import { findCase } from './cases.js';
 import { ADMINISTRATOR, type Report, type RunningService, startService } from './environment.js';
 import { measure } from './load.js';
 import { runOpenLoop } from './open-loop.js';

@@ -3,7 +3,8 @@
  * connection or request and never frees.
  */
 import { setTimeout as wait } from 'node:timers/promises';
-import { type Case, findCase } from './cases.js';
+import type { Case } from './case.js';
+import { findCase } from './cases.js';
 import { type Report, startService } from './environment.js';
 import type { LoadResult } from './load.js';
 import { addressOf, type Measuring } from './measure.js';

@@ -30,6 +30,12 @@ const UPKEEP = [
 
 const MOST_CONNECTIONS = 128;
 
+interface Counting {
+  readonly connections: number;
+  readonly databaseUrl: string;
+  readonly signal: AbortSignal;
+}
+
 /** Call it once before the first measurement. */
 export async function prepareCounting(databaseUrl: string): Promise<void> {
   await withServer(databaseUrl, async (sql) => {
@@ -41,9 +47,7 @@ export async function prepareCounting(databaseUrl: string): Promise<void> {
 export async function countStatements(
   question: Question,
   address: Address,
-  connections: number,
-  databaseUrl: string,
-  signal: AbortSignal,
+  { connections, databaseUrl, signal }: Counting,
 ): Promise<StatementCount> {
   await prepareRows(question, databaseUrl);
   const { document } = await readAnswer(question, address, signal);

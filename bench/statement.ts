@@ -3,10 +3,10 @@
  * requests.
  */
 import postgres from 'postgres';
-import { type BenchRequest, type Case, isWrite, requestsOf } from './cases.js';
+import { type BenchRequest, type Case, isWrite, requestsOf } from './case.js';
 import { type LoadResult, measure } from './load.js';
 import type { OpenLoopOptions } from './open-loop.js';
-import { compileWrites } from './writes.js';
+import { compileWrites, type Explained } from './writes.js';
 
 /** A server under load: the service, a service of another revision, or a peer. */
 export interface Address {
@@ -21,11 +21,6 @@ export interface Statement {
   readonly after?: string;
   /** Two that change the same rows would wait for each other. */
   readonly exclusive: boolean;
-}
-
-export interface Explained {
-  readonly sql: string;
-  readonly parameters: readonly (string | null)[];
 }
 
 export type Question = Pick<Case, 'method' | 'requests' | 'prepare'>;

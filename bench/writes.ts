@@ -15,10 +15,14 @@ import { parseReadBack } from '../src/request/rest.js';
 import { parseLimits } from '../src/service/core.js';
 import { withCore } from '../src/service/start.js';
 import { bind, type Caller } from '../src/sql/parameter.js';
-import type { BenchRequest } from './cases.js';
-import type { Explained } from './statement.js';
+import type { BenchRequest } from './case.js';
 
 const CALLER: Caller = { user: null, role: null, roles: [], policies: [] };
+
+export interface Explained {
+  readonly sql: string;
+  readonly parameters: readonly (string | null)[];
+}
 
 export interface CompiledWrite extends Explained {
   /** The read-back, or null if the write is a change: its keys are in the request. */

@@ -180,6 +180,6 @@ async function startPostGraphile(
     return (await fetch(`${url}/graphql`, { method: 'POST', body, headers })).ok;
   };
   const env = { NODE_ENV: 'production', GRAPHILE_ENV: 'production' };
-  const child = await startProgram(process.execPath, [program, ...words], env, isReady, signal);
+  const child = await startProgram(process.execPath, [program, ...words], env, { isReady, signal });
   return { name: 'PostGraphile', url, headers: {}, stop: () => stopProcess(child) };
 }

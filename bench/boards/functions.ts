@@ -214,7 +214,7 @@ async function startFastify(
   };
   const url = `http://127.0.0.1:${port}`;
   const isReady = async (): Promise<boolean> => (await fetch(`${url}/api/perf-minimal`)).ok;
-  const child = await startProgram(process.execPath, [program], env, isReady, signal);
+  const child = await startProgram(process.execPath, [program], env, { isReady, signal });
   const stop = async (): Promise<void> => {
     await stopProcess(child);
     await rm(temporary, { recursive: true, force: true });

@@ -3,7 +3,7 @@
  * only during the bench, so it may answer only after the bench has begun to ask.
  */
 import { setTimeout as wait } from 'node:timers/promises';
-import type { Case } from '../cases.js';
+import type { Case } from '../case.js';
 import type { StartPeer } from './peer.js';
 
 const ASKED = new Set([

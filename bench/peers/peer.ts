@@ -5,7 +5,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 import { setTimeout as wait } from 'node:timers/promises';
-import type { Case } from '../cases.js';
+import type { Case } from '../case.js';
 import { stopProcess } from '../environment.js';
 import type { Address, Question } from '../statement.js';
 
@@ -57,8 +57,7 @@ export async function startProgram(
   program: string,
   args: readonly string[],
   env: Readonly<Record<string, string>>,
-  isReady: () => Promise<boolean>,
-  signal: AbortSignal,
+  { isReady, signal }: { isReady(): Promise<boolean>; readonly signal: AbortSignal },
 ): Promise<ChildProcess> {
   // In a separate session, like the service.
   const options = { env: { ...process.env, ...env }, detached: true };

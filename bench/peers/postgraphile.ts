@@ -7,7 +7,8 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { packagePath } from '../../src/base/package-files.js';
-import { type BenchRequest, type Case, requestsOf, spread, VARIANTS } from '../cases.js';
+import { type BenchRequest, type Case, requestsOf } from '../case.js';
+import { spread, VARIANTS } from '../cases.js';
 import { stopProcess } from '../environment.js';
 import type { Question } from '../statement.js';
 import { findFreePort, type PeerOptions, type StartPeer, startProgram } from './peer.js';
@@ -38,7 +39,10 @@ export const startPostGraphile: StartPeer = async (options) => {
       return true;
     };
     const env = { NODE_ENV: 'production', GRAPHILE_ENV: 'production' };
-    const child = await startProgram(node, [program, '-C', config], env, isReady, options.signal);
+    const child = await startProgram(node, [program, '-C', config], env, {
+      isReady,
+      signal: options.signal,
+    });
     return {
       id: 'postgraphile',
       version,

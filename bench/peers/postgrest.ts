@@ -1,7 +1,8 @@
 /** PostgREST: started from the given path, or used at the URL of a running one. */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { type BenchRequest, type Case, FLAT, requestsOf, spread, VARIANTS } from '../cases.js';
+import { type BenchRequest, type Case, requestsOf } from '../case.js';
+import { FLAT, spread, VARIANTS } from '../cases.js';
 import { stopProcess } from '../environment.js';
 import type { Question } from '../statement.js';
 import { findFreePort, type Peer, type PeerOptions, type StartPeer, startProgram } from './peer.js';
@@ -29,7 +30,7 @@ export const startPostgrest: StartPeer = async (options) => {
   const port = await findFreePort();
   const url = `http://127.0.0.1:${port}`;
   const isReady = async (): Promise<boolean> => (await fetch(`${url}/articles?limit=1`)).ok;
-  const child = await startProgram(program, [], environmentOf(options, port), isReady, signal);
+  const child = await startProgram(program, [], environmentOf(options, port), { isReady, signal });
   return describePeer(url, /\d[\w.]*/.exec(stdout)?.[0] ?? '', () => stopProcess(child));
 };
 

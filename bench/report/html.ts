@@ -2,6 +2,7 @@
 import { TITLES } from '../beside.js';
 import type { Live } from '../live.js';
 import type { CaseResult } from '../measure.js';
+import type { Open } from '../open.js';
 import { PEERS, type PeerId } from '../peers/peer.js';
 import type { Documents, Origin } from '../results.js';
 import { judgeRatio, judgeTail } from '../verdict.js';
@@ -55,16 +56,7 @@ export function writeHtml(documents: Documents): string {
           dotRows(measured.map((each) => ({ label: each.title, marks: tailMarks(each) }))),
       ),
     ),
-    cases.open === null
-      ? ''
-      : section(
-          'Latency at constant rates',
-          `The client sends requests by a schedule, independent of the responses, and latency begins at the scheduled time: waiting requests are not left out. The highest rate is that of the same client with ${cases.open.connections} connections that send the next request at once; ${cases.open.seconds} s at each rate.`,
-          writeOpen(cases.open) +
-            panel(
-              `<details><summary>All rates</summary><div class="wide">${plainTable(OPEN_HEAD, openRows(cases.open))}</div></details>`,
-            ),
-        ),
+    cases.open === null ? '' : openSection(cases.open),
     cases.classes.length === 0
       ? ''
       : section(
@@ -270,6 +262,15 @@ ${notes.map((note) => `<p class="small soft" style="margin:8px 0 0">${escapeText
 function writeTried({ ceiling }: CaseResult): string {
   const tried = ceiling?.tried ?? [];
   return tried.map((each) => `${each.connections}: ${figure(each.statementsPerSecond)}`).join('<br>');
+}
+
+function openSection(open: Open): string {
+  const table = plainTable(OPEN_HEAD, openRows(open));
+  return section(
+    'Latency at constant rates',
+    `The client sends requests by a schedule, independent of the responses, and latency begins at the scheduled time: waiting requests are not left out. The highest rate is that of the same client with ${open.connections} connections that send the next request at once; ${open.seconds} s at each rate.`,
+    writeOpen(open) + panel(`<details><summary>All rates</summary><div class="wide">${table}</div></details>`),
+  );
 }
 
 export function liveSection(live: Origin & Live): string {

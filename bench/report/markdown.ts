@@ -1,9 +1,11 @@
 /** The report as Markdown, for readers in a terminal or on a forge. */
 import { TITLES } from '../beside.js';
+import type { Growth } from '../growth.js';
 import type { Live } from '../live.js';
 import type { CaseResult } from '../measure.js';
 import { PEERS, type PeerId } from '../peers/peer.js';
 import type { Documents, Origin } from '../results.js';
+import type { Soak } from '../soak.js';
 import { judgeRatio, judgeTail } from '../verdict.js';
 import { figure, times, timesAtMost } from './format.js';
 import { describeLive, LIVE_HEAD, liveRows } from './live.js';
@@ -63,37 +65,7 @@ export function writeMarkdown(documents: Documents): string {
     sections.push('## Many rows in one request', writeTable(BULK_HEAD, bulkRows(documents)));
   }
   if (cases.start !== null) sections.push('## Cold start', describeStart(documents));
-  if (cases.growth !== null) {
-    sections.push('## How cost grows');
-    for (const name of ['rows', 'depth', 'connections'] as const) {
-      sections.push(
-        writeTable(
-          [name, 'requests/s', 'ceiling/s', 'ratio', 'p50 ms', 'p99 ms'],
-          cases.growth[name].map(({ size, requestsPerSecond, ceilingPerSecond, p50, p99 }) => [
-            figure0(size),
-            figure(requestsPerSecond),
-            figure(ceilingPerSecond),
-            times(requestsPerSecond / ceilingPerSecond),
-            p50.toFixed(2),
-            p99.toFixed(2),
-          ]),
-        ),
-      );
-    }
-    sections.push(
-      writeTable(
-        ['collections', 'mirror ms', 'start ms', 'first read ms', 'by key/s', 'memory MiB'],
-        cases.growth.collections.map(({ size, mirror, start, firstRead, requestsPerSecond, memory }) => [
-          figure0(size),
-          figure(mirror),
-          figure(start),
-          figure(firstRead),
-          figure(requestsPerSecond),
-          figure(memory),
-        ]),
-      ),
-    );
-  }
+  if (cases.growth !== null) sections.push(...growthSections(cases.growth));
   if (beside !== null) {
     sections.push(
       `## During a long query (${beside.connections} connections)`,
@@ -106,22 +78,54 @@ export function writeMarkdown(documents: Documents): string {
       ),
     );
   }
-  if (soak !== null) {
-    const minutes = Array.from({ length: soak.minutes }, (_, index) => soak.samples[(index + 1) * 60 - 1] ?? 0);
-    sections.push(
-      `## Memory under mixed load (${soak.connections} connections)`,
-      writeTable(
-        ['', 'MiB'],
-        [
-          ['before any request', soak.idle.toFixed(0)],
-          ['after the warm-up', soak.warm.toFixed(0)],
-          ...minutes.map((memory, index) => [`after ${index + 1} min`, memory.toFixed(0)]),
-        ],
-      ),
-    );
-  }
+  if (soak !== null) sections.push(soakText(soak));
   if (live !== null) sections.push(liveText(live));
   return `${sections.join('\n\n')}\n`;
+}
+
+function growthSections(growth: Growth): readonly string[] {
+  return [
+    '## How cost grows',
+    ...(['rows', 'depth', 'connections'] as const).map((name) =>
+      writeTable(
+        [name, 'requests/s', 'ceiling/s', 'ratio', 'p50 ms', 'p99 ms'],
+        growth[name].map(({ size, requestsPerSecond, ceilingPerSecond, p50, p99 }) => [
+          figure0(size),
+          figure(requestsPerSecond),
+          figure(ceilingPerSecond),
+          times(requestsPerSecond / ceilingPerSecond),
+          p50.toFixed(2),
+          p99.toFixed(2),
+        ]),
+      ),
+    ),
+    writeTable(
+      ['collections', 'mirror ms', 'start ms', 'first read ms', 'by key/s', 'memory MiB'],
+      growth.collections.map(({ size, mirror, start, firstRead, requestsPerSecond, memory }) => [
+        figure0(size),
+        figure(mirror),
+        figure(start),
+        figure(firstRead),
+        figure(requestsPerSecond),
+        figure(memory),
+      ]),
+    ),
+  ];
+}
+
+function soakText({ connections, minutes, samples, idle, warm }: Soak): string {
+  const table = writeTable(
+    ['', 'MiB'],
+    [
+      ['before any request', idle.toFixed(0)],
+      ['after the warm-up', warm.toFixed(0)],
+      ...Array.from({ length: minutes }, (_, index) => [
+        `after ${index + 1} min`,
+        (samples[(index + 1) * 60 - 1] ?? 0).toFixed(0),
+      ]),
+    ],
+  );
+  return `## Memory under mixed load (${connections} connections)\n\n${table}`;
 }
 
 export function liveText(live: Origin & Live): string {

@@ -2,7 +2,8 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
-import { CASES, findCase, requestsOf } from '../../bench/cases.js';
+import { requestsOf } from '../../bench/case.js';
+import { CASES, findCase } from '../../bench/cases.js';
 import type { CaseResult } from '../../bench/measure.js';
 import type { OpenCurve } from '../../bench/open.js';
 import { readOptions } from '../../bench/options.js';
