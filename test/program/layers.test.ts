@@ -1,6 +1,7 @@
 /**
  * The order of the folders. Imports point only downward and never in a circle, and each foreign library is known to one folder
- * alone: what a reader may assume about a file follows from where it lies.
+ * alone: what a reader may assume about a file follows from where it lies. The Explorer and the bench have no order of folders,
+ * but no circles either.
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { join, posix } from 'node:path';
@@ -47,8 +48,11 @@ const KNOWN_ONLY_TO: Readonly<Record<string, string>> = {
 const MOST_LINES = 600;
 const MOST_CASTS = 99;
 
+/** The formatted SQL of the service: it imports nothing. */
+const SHARED_WITH_WEB = 'src/sql/pretty';
+
 interface Source {
-  /** Below src, with forward slashes. */
+  /** Below its folder, such as src, with forward slashes. */
   readonly path: string;
   readonly text: string;
 }
@@ -62,7 +66,7 @@ const WAYS_TO_IMPORT = [
 /** Some are in strings. Only files with such lines are parsed, which is most of the work. */
 const MAY_CAST = /^(?!import\b|export \{|\s*(?:\/\/|\/\*\*|\*)).* as (?!const\b)/m;
 
-const sources = readSources();
+const sources = readSources('src');
 const foundImports = new WeakMap<Source, readonly string[]>();
 
 t.test('every import of the sources points downward', async (t) => {
@@ -78,8 +82,30 @@ t.test('every import of the sources points downward', async (t) => {
   );
 });
 
-t.test('no files of the sources import each other in a circle, not even for types', async (t) => {
-  t.strictSame(circlesOf(await sources), []);
+for (const folder of ['src', 'bench', 'web/src'])
+  t.test(`no files of ${folder} import each other in a circle, not even for types`, async (t) => {
+    const all = await readSources(folder);
+    t.ok(
+      all.some((source) => importedFiles(source, pathsOf(all)).length > 3),
+      'imports were found',
+    );
+    t.strictSame(circlesOf(all), []);
+  });
+
+t.test('the bench imports the sources and itself, the Explorer itself and the format of SQL', async (t) => {
+  const leaving = async (folder: string): Promise<string[]> =>
+    (await readSources(folder)).flatMap((source) =>
+      importsOf(source)
+        .filter((specifier) => specifier.startsWith('.'))
+        .map((specifier) => posix.join(folder, posix.dirname(source.path), specifier))
+        .filter((path) => !path.startsWith(`${folder}/`)),
+    );
+  const fromBench = await leaving('bench');
+  t.strictSame(
+    fromBench.filter((path) => !path.startsWith('src/')),
+    [],
+  );
+  t.strictSame([...new Set(await leaving('web/src'))], [SHARED_WITH_WEB]);
 });
 
 t.test('a circle is found, however it is closed', async (t) => {
@@ -92,6 +118,12 @@ t.test('a circle is found, however it is closed', async (t) => {
   t.strictSame(circlesOf(few), [['plan/a.ts', 'plan/b.ts', 'sql/c.ts']]);
   t.strictSame(circlesOf(few.slice(1)), []);
   t.strictSame(circlesOf([{ path: 'plan/a.ts', text: "export * from './a.js';" }]), [['plan/a.ts']]);
+  const pages: readonly Source[] = [
+    { path: 'data/grid.tsx', text: "import { Nested } from './nested';" },
+    { path: 'data/nested.tsx', text: "import type { Key } from './key';" },
+    { path: 'data/key.ts', text: "import { Grid } from './grid';" },
+  ];
+  t.strictSame(circlesOf(pages), [['data/grid.tsx', 'data/key.ts', 'data/nested.tsx']], 'the Explorer omits endings');
 });
 
 t.test('no file of the sources is too long to read at once', async (t) => {
@@ -154,10 +186,10 @@ t.test('a wrong import is found, however it is written', async (t) => {
   }
 });
 
-async function readSources(): Promise<Source[]> {
-  const root = packagePath('src');
+async function readSources(folder: string): Promise<Source[]> {
+  const root = packagePath(folder);
   const entries = await readdir(root, { recursive: true, withFileTypes: true });
-  const files = entries.filter((entry) => entry.isFile() && entry.name.endsWith('.ts'));
+  const files = entries.filter((entry) => entry.isFile() && /\.tsx?$/.test(entry.name));
   return Promise.all(
     files.map(async (entry) => {
       const path = join(entry.parentPath, entry.name);
@@ -201,7 +233,8 @@ function importsOf(source: Source): readonly string[] {
 
 /** Sets of files that reach each other, by Tarjan's algorithm for strongly connected components. */
 function circlesOf(all: readonly Source[]): string[][] {
-  const imports = new Map(all.map((source) => [source.path, importedFiles(source)]));
+  const paths = pathsOf(all);
+  const imports = new Map(all.map((source) => [source.path, importedFiles(source, paths)]));
   const order = new Map<string, number>();
   const open: string[] = [];
   const circles: string[][] = [];
@@ -225,9 +258,17 @@ function circlesOf(all: readonly Source[]): string[][] {
   return circles;
 }
 
-function importedFiles(source: Source): string[] {
+function pathsOf(all: readonly Source[]): ReadonlySet<string> {
+  return new Set(all.map(({ path }) => path));
+}
+
+/** The sources of the Explorer name modules without their endings. */
+function importedFiles(source: Source, paths: ReadonlySet<string>): string[] {
   const relative = importsOf(source).filter((specifier) => specifier.startsWith('.'));
-  return relative.map((specifier) => posix.join(posix.dirname(source.path), specifier).replace(/\.js$/, '.ts'));
+  return relative.flatMap((specifier) => {
+    const stem = posix.join(posix.dirname(source.path), specifier).replace(/\.js$/, '');
+    return [`${stem}.ts`, `${stem}.tsx`].filter((path) => paths.has(path));
+  });
 }
 
 function judgeRoom(room: string, target: string): string | null {

@@ -5,21 +5,13 @@ import { go, href, route } from '../state';
 import { AdviceTab } from './advice-tab';
 import { BudgetsTab } from './budgets-tab';
 import './capacity.css';
-import type { Recording } from './recording';
+import type { Opened } from './recording';
 import { RecordingTab } from './recording-tab';
 import { ReportTab } from './report-tab';
 
 const TABS = { recording: 'Recording', budgets: 'Budgets', advice: 'Index advice', reports: 'Reports' } as const;
 
 type Tab = keyof typeof TABS;
-
-/** A recording with its text, which can be downloaded. */
-export interface Opened {
-  readonly name: string;
-  readonly recording: Recording;
-  /** The file as the service sent it, or null if the user opened one. */
-  readonly text: string | null;
-}
 
 export function CapacityPage(): JSX.Element {
   const [name = ''] = route.value.rest;

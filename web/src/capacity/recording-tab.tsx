@@ -4,9 +4,8 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { messageOf, saveAs } from '../api';
 import { TextField } from '../schema/form';
 import { Button, countOf, ErrorBox } from '../ui';
-import type { Opened } from './page';
 import { Command, FileButton, serviceUrl, shownMs, Table } from './parts';
-import { compressed, openRecording, readRecording, record, shapesOf } from './recording';
+import { compressed, type Opened, openRecording, readRecording, record, shapesOf } from './recording';
 
 export interface RecordingProps {
   readonly opened: Opened | null;

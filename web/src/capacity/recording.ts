@@ -28,6 +28,14 @@ export interface Recording {
   readonly statements: ReadonlyMap<string, string>;
 }
 
+/** A recording with its text, which can be downloaded. */
+export interface Opened {
+  readonly name: string;
+  readonly recording: Recording;
+  /** The file as the service sent it, or null if the user opened one. */
+  readonly text: string | null;
+}
+
 /** Reads the lines of a recording. Throws if the text is not a recording. */
 export function readRecording(text: string): Recording {
   const [first = '', ...lines] = text.split('\n').filter((line) => line.trim() !== '');

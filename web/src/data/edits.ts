@@ -4,7 +4,7 @@
  */
 import { computed, type Signal, signal } from '@preact/signals';
 import { whenForgotten } from '../state';
-import { joinKey } from './item';
+import { joinKey } from './key';
 
 export type Key = string | number;
 export type Row = Readonly<Record<string, unknown>>;

@@ -6,7 +6,7 @@ import type { Collection, Model } from '../model';
 import { toast } from '../state';
 import { Button, Dialog, ErrorBox, Icon } from '../ui';
 import type { Row } from './edits';
-import type { InputProps } from './inputs';
+import type { InputProps } from './input-parts';
 import { identifyingFields, titleOf } from './item';
 
 export function isFiles(collection: Collection): boolean {

@@ -11,7 +11,6 @@ import { alignment, CellContent, CellEditor, cellValue, type Direction } from '.
 import { type Edits, type ItemPath, type Key, newKeyOf, type Row } from './edits';
 import { HeadCell, initialWidth } from './head';
 import { keyOf, keyOfRow, targetOf } from './item';
-import { NestedGrid } from './nested';
 import type { RowSource } from './source';
 import { showValue } from './values';
 
@@ -36,6 +35,25 @@ export interface GridProps {
   /** The address of the page of a row, or null if it has none. */
   readonly addressOf?: (row: Row) => string | null;
   readonly depth: number;
+  /** Shows the related items of an opened cell, in a grid of its own. */
+  readonly Nested: (props: NestedProps) => JSX.Element | null;
+}
+
+export interface NestedProps {
+  readonly model: Model;
+  readonly collection: Collection;
+  readonly field: Field;
+  readonly row: Row;
+  /** The current value of the relation, including unsaved changes. */
+  readonly value: unknown;
+  /** The position of the row in the payload, or null if it cannot be changed. */
+  readonly parent: ItemPath | null;
+  readonly edits: Edits | null;
+  readonly depth: number;
+  /** Whether the item of the list is not saved yet, so that there is nothing to load. */
+  readonly isNew?: boolean;
+  /** Absent if the list always stays open. */
+  readonly onClose?: () => void;
 }
 
 interface Place {
@@ -44,7 +62,20 @@ interface Place {
 }
 
 export function Grid(props: GridProps): JSX.Element {
-  const { source, added = NONE, model, edits, pathOf, onSort, selected, onSelect, label, depth, addressOf } = props;
+  const {
+    source,
+    added = NONE,
+    model,
+    edits,
+    pathOf,
+    onSort,
+    selected,
+    onSelect,
+    label,
+    depth,
+    addressOf,
+    Nested,
+  } = props;
   const { view } = source;
   const collection = model.get(view.collection) as Collection;
   const fields = view.columns.flatMap((name) => collection.fields.get(name) ?? []);
@@ -367,7 +398,7 @@ export function Grid(props: GridProps): JSX.Element {
               {open !== undefined && (
                 <div class="grid-panel" role="row" style={{ height: `${panelHeight(open)}px` }}>
                   <div role="gridcell">
-                    <NestedGrid
+                    <Nested
                       model={model}
                       collection={collection}
                       field={collection.fields.get(open) as Field}

@@ -1,6 +1,7 @@
 /** The identity of an item: its key, for the API and for this page, and its title, for users. */
 import { type Collection, type Field, type Model, titleFields } from '../model';
 import type { Key, Row } from './edits';
+import { joinKey } from './key';
 
 /** The fields of the key and the title. */
 export function identifyingFields(collection: Collection): string[] {
@@ -48,18 +49,6 @@ export function keyOf(value: unknown, model: Model, collection: string): unknown
   const values = keyValues(value as Row, target, model);
   if (values.includes(undefined)) return undefined;
   return joinKey(values);
-}
-
-/** A composite key as one text. */
-export function joinKey(values: readonly unknown[]): unknown {
-  return values.length === 1 ? values[0] : values.map((each) => String(each).replace(/[~\\]/g, '\\$&')).join('~');
-}
-
-/** The values of a key that `joinKey` made. */
-export function splitKey(text: string, keys: readonly string[]): Row {
-  const parts = [...text.matchAll(/((?:[^~\\]|\\.)*)(?:~|$)/g)].map(([, part = '']) => part.replace(/\\(.)/g, '$1'));
-  const values = keys.length === 1 ? [text] : parts;
-  return Object.fromEntries(keys.map((name, at) => [name, values[at] ?? '']));
 }
 
 /** The identity of a row as one value: its key, or all columns of a composite key as JSON. Null without a key. */

@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import type { Field } from '../model';
 import { Button } from '../ui';
-import type { InputProps } from './inputs';
+import type { InputProps } from './input-parts';
 import { readEntered } from './values';
 
 export function isListValue(value: unknown): boolean {

@@ -5,7 +5,7 @@ import { useRef } from 'preact/hooks';
 import type { Field } from '../model';
 import { remember, remembered } from '../state';
 import { Button } from '../ui';
-import { attributesOf, type InputProps, useText } from './inputs';
+import { attributesOf, type InputProps, useText } from './input-parts';
 import { fromZone, inZone, isMomentText, LOCAL_ZONE, type Zone } from './moment';
 import { type Entered, editText, readEntered } from './values';
 

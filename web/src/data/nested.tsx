@@ -1,32 +1,15 @@
 /** The related items of a row, below that row. */
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
-import type { Collection, Field, Model, Relation } from '../model';
+import type { Collection, Relation } from '../model';
 import { go, href } from '../state';
 import { Button, ErrorBox } from '../ui';
-import { type Edits, type ItemPath, type Key, keyColumns, newKeyOf, type Row } from './edits';
+import { type ItemPath, type Key, keyColumns, newKeyOf, type Row } from './edits';
 import { CreateForm } from './form';
-import { Grid } from './grid';
+import { Grid, type NestedProps } from './grid';
 import { filterByKey, keyOf, keyOfRow, targetOf, titleOf } from './item';
 import { addressOfRecord } from './record/address';
 import { farOf, nestedColumns, RowSource } from './source';
-
-interface NestedProps {
-  readonly model: Model;
-  readonly collection: Collection;
-  readonly field: Field;
-  readonly row: Row;
-  /** The current value of the relation, including unsaved changes. */
-  readonly value: unknown;
-  /** The position of the row in the payload, or null if it cannot be changed. */
-  readonly parent: ItemPath | null;
-  readonly edits: Edits | null;
-  readonly depth: number;
-  /** Whether the item of the list is not saved yet, so that there is nothing to load. */
-  readonly isNew?: boolean;
-  /** Absent if the list always stays open. */
-  readonly onClose?: () => void;
-}
 
 export function NestedGrid(props: NestedProps): JSX.Element | null {
   const { model, collection, field, row, value, parent, edits, depth, isNew = false, onClose } = props;
@@ -119,6 +102,7 @@ export function NestedGrid(props: NestedProps): JSX.Element | null {
           model={model}
           edits={edits}
           pathOf={pathOf}
+          Nested={NestedGrid}
           onSort={setSort}
           selected={selected}
           onSelect={removal ? setSelected : null}

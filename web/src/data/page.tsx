@@ -16,6 +16,7 @@ import { EXPORT_FORMATS, ExportDialog, type ExportFormat } from './export';
 import { Grid } from './grid';
 import { ImportDialog } from './import';
 import { keyOf, keyOfRow } from './item';
+import { NestedGrid } from './nested';
 import { PendingBar, useEditKeys } from './pending';
 import { addressOfRecord } from './record/address';
 import { NewRecord } from './record/new';
@@ -276,6 +277,7 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
               }
             : {})}
           depth={0}
+          Nested={NestedGrid}
         />
       )}
       {source.loading.value && <div class="loading" role="progressbar" aria-label="Loading" />}

@@ -1,7 +1,7 @@
 /** A range: two bounds, and whether each belongs to it. An empty bound is open. */
 import type { JSX } from 'preact';
 import type { Field } from '../model';
-import { attributesOf, type InputProps, useText } from './inputs';
+import { attributesOf, type InputProps, useText } from './input-parts';
 import { type Entered, editText, readEntered } from './values';
 
 const TYPES: Readonly<Record<string, string>> = {
