@@ -19,7 +19,7 @@ export interface PendingSignIn {
 
 type Claims = Readonly<Record<string, unknown>>;
 
-/** For the time that somebody takes on the page of a provider. */
+/** The longest time that a user may spend on the page of the provider. */
 export const SIGN_IN_LIFETIME_MS = 600_000;
 
 const TIMEOUT_SECONDS = 10;

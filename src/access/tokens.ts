@@ -210,7 +210,7 @@ export class ForeignTokens implements AccessVerifier {
   readonly #issuers: ReadonlyMap<string, KnownIssuer>;
   readonly #resolve: ResolveIssued;
 
-  /** `kept` are the names of the claims that the database may learn. */
+  /** `kept` are the names of the claims that the service passes to the database. */
   constructor(
     issuers: readonly JwtIssuer[],
     resolve: ResolveIssued,

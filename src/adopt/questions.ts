@@ -22,7 +22,7 @@ export function comparable(model: Model): readonly Collection[] {
   return [...model.collections.values()].filter(({ system, key }) => !system && key.length === 1);
 }
 
-/** `items` are a few of the collection, as an administrator reads them. `thorough` adds questions about single columns, which one caller is enough for. */
+/** `items` are a few of the collection, as an administrator reads them. `thorough` adds questions about single columns: only one caller needs them. */
 export function questionsOf(
   collection: Collection,
   model: Model,

@@ -21,7 +21,7 @@ export function optional<Value>(parse: Parse<Value>, about: string): Option<Valu
   return { initial: null, about, parse };
 }
 
-/** Names in the order in which they are given; none for an empty text. */
+/** A list of names, in their order. An empty text is an empty list. */
 export function names(about: string): Option<readonly string[]> {
   const parse = (value: string): readonly string[] => {
     const entries = value.split(',').map((each) => each.trim());

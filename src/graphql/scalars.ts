@@ -17,8 +17,8 @@ export const HASH_SCALAR = textScalar('Hash', 'A secret: accepted, and shown mas
 export const GEOMETRY_SCALAR = jsonScalar('GraphQLGeoJSON', 'A GeoJSON object.');
 
 /**
- * GraphQL's own scalars of numbers, which keep the digits of what they are given; a float may also be what JSON has no number for. A
- * schema has one type of each name, so these stand in the place of the library's everywhere.
+ * GraphQL's own scalars of numbers. They keep all digits of a number, and a float may also be a value that JSON cannot write as a number.
+ * A schema has one type of each name, so these replace the library's types everywhere.
  */
 export const FLOAT_SCALAR = new GraphQLScalarType({
   ...GraphQLFloat.toConfig(),

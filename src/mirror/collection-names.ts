@@ -110,10 +110,10 @@ function usualNames(
   );
 }
 
-/** Tables that together only the service makes. */
+/** A schema with all of these tables belongs to the service. */
 const MARKS = ['service_migrations', 'service_schema', 'service_collections', 'service_users'];
 
-/** Tables that together only Directus makes: passwords and tokens in plain text are among them. */
+/** A schema with all of these tables belongs to Directus. They contain passwords and tokens in plain text. */
 const DIRECTUS_MARKS = ['directus_migrations', 'directus_settings', 'directus_collections', 'directus_users'];
 
 /** Schemas that hold the tables of an installation that serves something else: its users and tokens are no collections here. */

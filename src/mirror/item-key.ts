@@ -8,7 +8,7 @@ export function singleKey({ key }: Collection): Field | null {
   return key.length === 1 ? elementAt(key, 0) : null;
 }
 
-/** For a collection that is known to have a key of one column, as all of the service's own have. */
+/** Throws unless the key is one column, as in all collections of the service itself. */
 export function requireSingleKey(collection: Collection): Field {
   const key = singleKey(collection);
   if (!key) throw new Error(`the key of "${collection.name}" is not one column`);
@@ -28,7 +28,7 @@ export function keyNames({ key }: Collection): string[] {
   return key.map(({ name }) => name);
 }
 
-/** Whether the caller whose collection this is may see what its items are called by. */
+/** Whether the caller may see all columns of the key. The collection is part of the caller's model. */
 export function showsKey({ key, fields }: Collection): boolean {
   return key.length > 0 && key.every(({ name }) => fields.has(name));
 }

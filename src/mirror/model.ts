@@ -124,7 +124,7 @@ export interface Collection {
   /** The row part of entity tags, or null if rows cannot be changed. */
   readonly rowTag: RowTag | null;
   readonly accountability: 'all' | 'activity' | null;
-  /** Triggers that fire, also those that only partitions have; not the ones that keep foreign keys. */
+  /** The enabled triggers, including those of single partitions, without those that enforce foreign keys. */
   readonly triggers: readonly Trigger[];
   /** Rules of writes. */
   readonly rules: readonly RewriteRule[];

@@ -248,7 +248,7 @@ function withCalled(reply: Reply, called: readonly Called[]): Reply {
   return { ...reply, ...(headers ? { headers } : {}), secret: called.some((each) => each.secret === true) };
 }
 
-/** Errors of the service and of what was asked are part of the answer; what is wrong with the server is not. */
+/** Errors of the request become part of the answer. Faults of the server are thrown, and become an ordinary error response. */
 function failureReply(error: unknown, negotiated: Negotiated): Reply {
   if (error instanceof DocumentFailure) return refusal(error.errors, negotiated);
   if (error instanceof UnsafeMethod) return notAllowed('A mutation must be sent with POST', 'POST');

@@ -94,7 +94,7 @@ interface McpServer extends McpServices {
 /** The host names of this machine. */
 const LOCAL = /^https?:\/\/(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/;
 
-/** A page of another site could reach a service on this machine by a name that resolves to it, so its origin must be known. */
+/** Refuses unknown origins: a page of another site could use a host name that resolves to this machine. */
 function checkOrigin({ headers: { origin } }: Exchange, { config, publicUrl }: McpServer): void {
   if (origin === '' || LOCAL.test(origin) || origin === new URL(publicUrl()).origin) return;
   if (!config.CORS_ENABLED || !originTest(config.CORS_ORIGIN)(origin))

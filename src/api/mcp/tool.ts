@@ -43,7 +43,7 @@ export interface Tool {
   readonly name: string;
   /** Constant: texts of the database must not reach an agent as instructions. */
   readonly description: string;
-  /** `adds`: it changes no existing item. `maybe`: only with MCP=write. */
+  /** `adds`: it only creates items. `maybe`: it writes only with MCP=write. */
   readonly writes: 'never' | 'maybe' | 'adds' | 'changes';
   readonly properties: Readonly<Record<string, Schema>>;
   readonly required: readonly string[];

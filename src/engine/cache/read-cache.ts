@@ -161,7 +161,7 @@ export class ReadCache {
   /** Hashes of reads, and when each was seen first. A hash has one place: the read that comes later takes it. */
   readonly #seen = new Uint32Array(SEEN_PLACES);
   readonly #seenAt = new Float64Array(SEEN_PLACES).fill(Number.NEGATIVE_INFINITY);
-  /** Null while changes are not reported. */
+  /** The sources of the tables' changes, or null while no changes are reported. */
   #sources: ReadonlyMap<string, readonly Source[]> | null = null;
   /** Transactions by the tables that they changed, which may not be visible to new reads yet. */
   readonly #unsettled = new Map<string, Set<number>>();

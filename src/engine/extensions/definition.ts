@@ -116,7 +116,7 @@ export interface ExtensionRouter {
 export interface Extension {
   /** Lower-case letters, digits and hyphens: it is a part of URLs. */
   readonly name: string;
-  /** The collections that hooks given as a function apply to. By default all, except those of the service itself. */
+  /** The collections of hooks that are given as a function. By default all, except those of the service itself. */
   readonly collections?: readonly string[];
   /** Runs inside the transaction, before rules and validations. Returns the payload, or changes it. It must have no effects elsewhere: it may run again. */
   readonly beforeWrite?: Hook<BeforeWriteContext>;

@@ -80,7 +80,7 @@ export interface ChangeSource {
   release(): Promise<void>;
 }
 
-/** If a transaction changes more rows of a table, all of its rows count as changed. */
+/** If a transaction changes more than this number of rows of a table, all rows of the table count as changed. */
 const MAX_ROWS = 1_000;
 
 export class TransactionReader implements LogHandler {

@@ -241,7 +241,7 @@ export class PrimaryWatch {
     }
   }
 
-  /** A connection that was ended is no sign: another one is tried. One that does not answer is. */
+  /** A closed connection does not mean that the primary is down, so a new one is tried. A missing answer does. */
   async #askCurrent(): Promise<RoleAnswer> {
     const url = this.#current;
     for (let isNew = this.#client === null; ; isNew = true) {

@@ -21,7 +21,7 @@ export interface WireQuery extends BoundStatement {
   readonly isRead?: boolean;
   /** Whether the connection rolls the transaction back if it is left failed. */
   readonly isUndone?: boolean;
-  /** Whether it only sets how those behind it are run. */
+  /** Whether it only changes settings for the statements after it. */
   readonly isSetting?: boolean;
   /** Where its rows are fetched batch by batch: it is sent alone, and `fetch` or `closePortal` of the connection follows. */
   readonly portal?: Portal;
