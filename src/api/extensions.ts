@@ -164,7 +164,7 @@ const OWN_HEADERS: ReadonlySet<string> = new Set([
   ...['cache-control', 'date', 'set-cookie', 'x-request-id'],
 ]);
 
-/** Cookies are the only header that cannot be one list. What `fetch` answers is decoded already. */
+/** Cookies are the only header that cannot be one list. The response of a `fetch` is decoded already. */
 function headersOf({ headers, url }: Response): NonNullable<Reply['headers']> {
   const isDecoded = url !== '';
   const others = [...headers].filter(([name]) => !OWN_HEADERS.has(name) && !(isDecoded && name === 'content-encoding'));

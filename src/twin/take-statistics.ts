@@ -71,7 +71,7 @@ export async function takeStatistics(
   };
 }
 
-/** Those of the service's own tables that the role may not read; $2: their schema, or null if no installation was found. */
+/** The tables of the service that the role may not read; $2: their schema, or null if no installation was found. */
 const HIDDEN = withCatalog(`
   select format('%I.%I', namespace.nspname, class.relname) as name
   from pg_catalog.pg_class class join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace

@@ -1,4 +1,4 @@
-/** What all inputs of values share: their properties, their attributes and the text that the user types. */
+/** The parts that all inputs of values share: their properties, their attributes and the text that the user types. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Field, Model } from '../model';
 import type { Entered } from './values';
