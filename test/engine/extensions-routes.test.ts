@@ -6,6 +6,7 @@ import t from 'tap';
 import type { Event } from '../../src/base/observe.js';
 import { createLateral, defineExtension, type RouteOptions } from '../../src/index.js';
 import { ADMIN_TOKEN, createDatabase, request, startDatabase, waitFor } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 const ADMIN = { as: 'administrator' } as const;
 const server = await startDatabase();
@@ -38,7 +39,7 @@ const extension = defineExtension({
     router.get('/function', open, () => () => 1);
     router.get('/endless', open, () => new Response(new ReadableStream({ cancel: () => void cancelled++ })));
     router.get('/late', open, async () => {
-      await new Promise((resolve) => setTimeout(resolve, 1_200));
+      await passTime(1_200, 'the response is later than its deadline');
       return new Response(new ReadableStream({ cancel: () => void cancelled++ }));
     });
   },

@@ -83,7 +83,7 @@ function isTextOperation({ kind, name, lexpr, rexpr }: Node): boolean {
 
 /** Columns of the catalog whose type, `"char"` or `name`, has operators of its own. */
 const CATALOG_COLUMNS =
-  /^(rel(kind|name|persistence|replident)|con(type|deferrable)|typ(type|category|name)|pro(kind|volatile)|att(identity|generated|name)|nspname|contype|prokind|provolatile|pubname|polcmd|tgenabled|deptype|schemaname|tablename|extname|lanname|evtname|evtenabled|ev_type|ev_enabled)$/;
+  /^(rel(kind|name|persistence|replident)|con(type|deferrable|fupdtype)|typ(type|category|name)|pro(kind|volatile)|att(identity|generated|name)|nspname|contype|prokind|provolatile|pubname|polcmd|tgenabled|deptype|schemaname|tablename|extname|lanname|evtname|evtenabled|ev_type|ev_enabled)$/;
 
 function isCatalogColumn(node: unknown): boolean {
   return CATALOG_COLUMNS.test(columnOf(node));
