@@ -16,7 +16,7 @@ import {
 // Browsers have it, and so has Node from 22 on; the link names it.
 Object.assign(globalThis, { WebSocket });
 
-const server = await startDatabase();
+const server = await startDatabase({ own: true });
 const url = await createLibrary(server, 'apollo');
 const sql = connectSql(url);
 t.teardown(() => sql.end());

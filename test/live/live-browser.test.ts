@@ -6,7 +6,7 @@ import { passTime } from '../support/time.js';
 import { makeUser, PASSWORD, SECRET } from '../support/users.js';
 
 t.test('EventSource gets answers with the session cookie, until its user is suspended', { skip }, async (t) => {
-  const server = await startDatabase();
+  const server = await startDatabase({ own: true });
   const url = await createLibrary(server, 'live_browser');
   const sql = connectSql(url);
   t.teardown(() => sql.end());

@@ -25,7 +25,7 @@ import { passTime } from '../support/time.js';
 const SECRET = 'the-secret-that-signs-the-tokens-of-tests';
 const FRAMES = Number(process.env['HOSTILE_FRAMES'] ?? 2_000);
 
-const server = await startDatabase();
+const server = await startDatabase({ own: true });
 const url = await createLibrary(server, 'limits');
 const sql = connectSql(url);
 t.teardown(() => sql.end());

@@ -11,7 +11,8 @@ import {
   waitFor,
 } from '../support/service.js';
 
-const server = await startDatabase();
+// A new slot of the log waits for the open transactions of all databases, so also for those of other test files.
+const server = await startDatabase({ own: true });
 const url = await createLibrary(server, 'sdk');
 const sql = connectSql(url);
 t.teardown(() => sql.end());
