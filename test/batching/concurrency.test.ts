@@ -221,15 +221,21 @@ const ACTIONS: Readonly<Record<string, Action>> = {
 };
 
 t.test(`${WRITERS} writers for ${SECONDS} s`, async (t) => {
-  const end = performance.now() + SECONDS * 1_000;
+  const begun = performance.now();
   const ledgers = Array.from({ length: WRITERS }, (): Ledger => ({ columns: [], count: 0, made: new Set() }));
   const counts = new Map<string, number>();
   const surprises = new Map<string, string>();
   const names = Object.keys(ACTIONS);
+  const hasSucceeded = (name: string): boolean => counts.has(`${name}: 200`) || counts.has(`${name}: 204`);
+  // On a slow machine an action that is often refused needs more time.
+  const isUnfinished = (): boolean => {
+    const seconds = (performance.now() - begun) / 1_000;
+    return seconds < SECONDS || (seconds < 10 * SECONDS && !names.every(hasSucceeded));
+  };
   await Promise.all(
     ledgers.map(async (ledger, writer) => {
       const random = createRandom(writer + 1);
-      while (performance.now() < end) {
+      while (isUnfinished()) {
         const name = anyOf(random, names);
         const action = ACTIONS[name] as Action;
         const { status, text } = await action.step(writer, ledger, random);
@@ -241,11 +247,7 @@ t.test(`${WRITERS} writers for ${SECONDS} s`, async (t) => {
   );
   for (const [outcome, count] of [...counts].sort()) t.comment(`${count} x ${outcome}`);
   for (const [outcome, text] of surprises) t.fail(`${outcome} (${counts.get(outcome)} times) ${text.slice(0, 300)}`);
-  for (const name of names)
-    t.ok(
-      [...counts.keys()].some((outcome) => outcome.startsWith(`${name}: 20`)),
-      name,
-    );
+  for (const name of names) t.ok(hasSucceeded(name), name);
   const [statistics] = await sql`select deadlocks::int from pg_stat_database where datname = current_database()`;
   t.comment(`${statistics?.['deadlocks']} deadlocks, none of which a client saw`);
 
