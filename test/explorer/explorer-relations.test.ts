@@ -36,7 +36,7 @@ t.test('task 16: a many-to-many relation, with its junction and SQL shown before
   await dialogOf(page).getByLabel('Kind').selectOption('m2m');
   await dialogOf(page).getByLabel('Related collection').selectOption('authors');
   t.equal(await dialogOf(page).getByLabel('Junction table').inputValue(), 'articles_authors', 'names are suggested');
-  await dialogOf(page).getByLabel('Name').fill('reviewers');
+  await dialogOf(page).getByLabel('Name', { exact: true }).fill('reviewers');
   await dialogOf(page).getByLabel('List on the other side').fill('reviews');
   await dialogOf(page).getByLabel('items have an order').check();
   t.strictSame(await findings(page), [], 'no serious finding in the form');
@@ -51,7 +51,7 @@ t.test('task 16: a many-to-many relation, with its junction and SQL shown before
   t.strictSame(await findings(page), [], 'no serious finding in the review');
   t.match(await sql`select to_regclass('articles_authors')::text as name`, [{ name: null }], 'nothing has run');
   await dialog.getByRole('button', { name: 'Back' }).click();
-  t.equal(await dialogOf(page).getByLabel('Name').inputValue(), 'reviewers', 'the form is as it was');
+  t.equal(await dialogOf(page).getByLabel('Name', { exact: true }).inputValue(), 'reviewers', 'the form is as it was');
   await review(page);
   await create(page);
   await page.getByText('reviewers was added').waitFor();
@@ -88,7 +88,7 @@ t.test('task 17: a many-to-any relation', { skip }, async (t) => {
   t.ok(await dialogOf(page).getByRole('button', { name: 'Review' }).isDisabled(), 'it leads somewhere');
   await dialogOf(page).getByLabel('authors', { exact: true }).check();
   await dialogOf(page).getByLabel('service_files', { exact: true }).check();
-  await dialogOf(page).getByLabel('Name').fill('mentions');
+  await dialogOf(page).getByLabel('Name', { exact: true }).fill('mentions');
   t.strictSame(await findings(page), [], 'no serious finding in the form');
   await review(page);
   await dialogOf(page)
@@ -143,8 +143,8 @@ t.test('relations to users, one-to-one and one-to-many; a refused one leaves not
   await logIn(service, page, '#/model');
   await openForm(page, 'articles');
   await dialogOf(page).getByLabel('Related collection').selectOption('service_users');
-  t.equal(await dialogOf(page).getByLabel('Name').inputValue(), 'user');
-  await dialogOf(page).getByLabel('Name').fill('editor');
+  t.equal(await dialogOf(page).getByLabel('Name', { exact: true }).inputValue(), 'user');
+  await dialogOf(page).getByLabel('Name', { exact: true }).fill('editor');
   await review(page);
   await create(page);
   await page.getByText('editor was added').waitFor();
@@ -155,7 +155,7 @@ t.test('relations to users, one-to-one and one-to-many; a refused one leaves not
   await openForm(page, 'authors');
   await dialogOf(page).getByLabel('Kind').selectOption('o2o');
   await dialogOf(page).getByLabel('Related collection').selectOption('service_users');
-  await dialogOf(page).getByLabel('Name').fill('account');
+  await dialogOf(page).getByLabel('Name', { exact: true }).fill('account');
   await dialogOf(page).getByLabel('Field on the other side').fill('id');
   await review(page);
   await page.getByRole('alert').waitFor();
@@ -173,7 +173,7 @@ t.test('relations to users, one-to-one and one-to-many; a refused one leaves not
   await openForm(page, 'authors');
   await dialogOf(page).getByLabel('Kind').selectOption('o2m');
   await dialogOf(page).getByLabel('Related collection').selectOption('tags');
-  await dialogOf(page).getByLabel('Name').fill('own_tags');
+  await dialogOf(page).getByLabel('Name', { exact: true }).fill('own_tags');
   await dialogOf(page).getByLabel('When the other item is deleted').selectOption('CASCADE');
   await dialogOf(page).getByLabel('Column of tags').fill('owner');
   await page.keyboard.press('Enter');
