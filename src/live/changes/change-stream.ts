@@ -146,9 +146,12 @@ export class ChangeStream {
     this.#refreshing = this.#refreshing.then(async () => {
       this.#isRefreshAwaited = false;
       if (this.state !== 'open' || this.#choice.source !== source) return;
+      const changes = this.#tablesChanges;
       try {
         const sources = await source.refresh();
-        if (this.state === 'open' && this.#choice.source === source) this.listener.resynced(sources);
+        // Otherwise tables that are new are unknown to it, and the next refresh knows them.
+        const isCurrent = this.#tablesChanges === changes && this.#choice.source === source;
+        if (this.state === 'open' && isCurrent) this.listener.resynced(sources);
       } catch (error) {
         source.fail(asError(error));
       }

@@ -302,6 +302,7 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
   }
 
   refreshing(): void {
+    this.topics.forgetSources();
     this.#cache?.lose();
   }
 
