@@ -12,8 +12,8 @@ import type { CommitVisibility } from './visibility.js';
 /**
  * Changes with each table that is created, rewritten, truncated or dropped, and with grants, roles, memberships of roles, policies,
  * labels of enums, casts and their functions, and the configurations and dictionaries of text search. Statistics that VACUUM and ANALYZE write do not change
- * it. It is read several times a second, so it is shorter than the fingerprint of the schema (sql/fingerprint.sql), which also notices
- * what changes the model and is read rarely. `inherited` changes if a table of any schema begins or ceases to inherit from another.
+ * it. The service reads it several times a second, so it is shorter than the fingerprint of the schema (sql/fingerprint.sql), which is read
+ * rarely and covers the whole model. `inherited` changes if a table of any schema starts or stops inheriting from another.
  */
 const CATALOG = withCatalog(`select concat_ws(' ',
   (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_class where relkind in ('r', 'p') and relpersistence = 'p'),
