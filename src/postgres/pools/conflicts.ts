@@ -22,7 +22,7 @@ export class Conflict extends Error {
     /** As PostgreSQL writes it. */
     readonly key: string,
     cause: unknown,
-    /** The attempt of those that meet the same key which is the last. */
+    /** The maximum number of attempts that meet the same key. */
     readonly last = MAX_COLLISIONS_OF_KEY,
   ) {
     super(`a key of "${collection.name}" was taken meanwhile`, { cause });
