@@ -13,7 +13,7 @@ import {
   readConfig,
   readFlags,
 } from '../config/config.js';
-import { describeTypes } from '../mirror/typings.js';
+import { describeTypes } from './types.js';
 import { LateralService } from '../service/lateral.js';
 import { surviveRejections } from '../service/load-extensions.js';
 import { withCore } from '../service/start.js';

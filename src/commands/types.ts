@@ -3,9 +3,9 @@
  * all collections. Dates, times, JSON and comma separated lists are the literals by which the SDK knows which functions and operators
  * they have; it replaces them by the types of their values in what a request answers.
  */
-import { singleKey } from './item-key.js';
-import type { Collection, Field, Model, Overload } from './model.js';
-import { SYSTEM_RESOURCES } from './system-resources.js';
+import { singleKey } from '../mirror/item-key.js';
+import type { Collection, Field, Model, Overload } from '../mirror/model.js';
+import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
 
 /** Labels that the SDK replaces by the type of a value: an enum with such a label would be mistaken for it. */
 const LITERALS: ReadonlySet<string> = new Set(['json', 'csv', 'datetime', 'date', 'time']);
