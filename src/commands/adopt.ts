@@ -19,7 +19,7 @@ import { locateSystemTables } from '../postgres/catalog/migrate.js';
 import { startService, withDatabase } from '../service/start.js';
 import { loadGrammar } from '../sql/grammar.js';
 
-export const ADOPT_HELP = `Usage: lateral adopt [--dry-run] [--activity] [--keep-references] [--option value ...]
+const ADOPT_HELP = `Usage: lateral adopt [--dry-run] [--activity] [--keep-references] [--option value ...]
        lateral adopt --verify URL --token TOKEN [--option value ...]
 
 Takes over an installation of Directus (versions 10 to 12) in the database of DATABASE_URL: collections, fields, relations, roles,
@@ -262,3 +262,7 @@ function describeDifferences(
   lines.push('', unexplained === 0 ? 'No unexplained difference.' : `${unexplained} unexplained differences.`);
   return lines.join('\n');
 }
+
+export const COMMANDS = {
+  adopt: { help: ADOPT_HELP, run: adopt },
+};

@@ -8,7 +8,7 @@ import { checkTarget } from '../traffic/target.js';
 import { readFileOperand, readOwnOptions, readTarget } from './own-options.js';
 import { CONNECTIONS, INTERRUPTED, readRecording } from './replay.js';
 
-export const CAPACITY_HELP = `Usage: lateral capacity FILE --url URL --token TOKEN --slo p99=50ms,errors=0.1% [--step 5s] [--json]
+const CAPACITY_HELP = `Usage: lateral capacity FILE --url URL --token TOKEN --slo p99=50ms,errors=0.1% [--step 5s] [--json]
 
 Finds the highest rate at which a service answers the requests of a recording within limits. The rate doubles until a limit is missed, then
 the interval is halved. Names what is exhausted first (service processor, PostgreSQL processor, PostgreSQL storage, connections, locks), or
@@ -39,7 +39,7 @@ const KINDS = {
 
 const MIN_STEP_MS = 1_000;
 
-export async function capacity(words: readonly string[]): Promise<void> {
+async function capacity(words: readonly string[]): Promise<void> {
   const options = readOwnOptions('capacity', words, KINDS);
   const file = readFileOperand('capacity', options);
   const target = readTarget(options);
@@ -119,3 +119,7 @@ function jsonOf({ steps, ...found }: Capacity): string {
     2,
   );
 }
+
+export const COMMANDS = {
+  capacity: { help: CAPACITY_HELP, run: capacity },
+};

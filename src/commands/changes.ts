@@ -31,7 +31,7 @@ import { withDatabase } from '../service/start.js';
 import { withCatalog } from '../sql/catalog-names.js';
 import { loadGrammar } from '../sql/grammar.js';
 
-export const LIVE_HELP = `Usage: lateral live {install | remove} [--dry-run] [--option value ...]
+const LIVE_HELP = `Usage: lateral live {install | remove} [--dry-run] [--option value ...]
 
 Live queries read PostgreSQL's log. Where that is not possible (lateral doctor says why), triggers can report changes instead: a statement
 that changes rows of a table sends one notification with their keys. Running services with LIVE=auto use them from then on.
@@ -57,7 +57,7 @@ interface Command {
   readonly done: string;
 }
 
-const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
+const SUBCOMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
   [
     'install',
     {
@@ -85,9 +85,9 @@ export async function servedTables(database: Database): Promise<readonly TableNa
   return [...collections.values()].map(({ schema, table }) => ({ schema, name: table }));
 }
 
-export async function live(words: readonly string[]): Promise<void> {
+async function live(words: readonly string[]): Promise<void> {
   const [name = '', ...rest] = words;
-  const command = COMMANDS.get(name);
+  const command = SUBCOMMANDS.get(name);
   if (!command) throw new UsageError('live expects install or remove: see lateral live --help');
   const { operands, switches, environment } = readArguments(rest, ['dry-run']);
   if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral live --help`);
@@ -114,7 +114,7 @@ export async function live(words: readonly string[]): Promise<void> {
   });
 }
 
-export const WEBHOOKS_HELP = `Usage: lateral webhooks {list | test | pause | resume | rotate | deliveries | redeliver} [WEBHOOK] [DELIVERY ...] [--option value ...]
+const WEBHOOKS_HELP = `Usage: lateral webhooks {list | test | pause | resume | rotate | deliveries | redeliver} [WEBHOOK] [DELIVERY ...] [--option value ...]
 
 WEBHOOK is the id or the name of a webhook. Webhooks are created with POST /webhooks.
 
@@ -196,7 +196,7 @@ async function listDeliveries(database: Database, webhook: string): Promise<read
   });
 }
 
-export async function webhooks(words: readonly string[]): Promise<void> {
+async function webhooks(words: readonly string[]): Promise<void> {
   const [name = '', ...rest] = words;
   const command = WEBHOOK_COMMANDS.get(name);
   if (!command)
@@ -217,3 +217,8 @@ export async function webhooks(words: readonly string[]): Promise<void> {
     }
   });
 }
+
+export const COMMANDS = {
+  live: { help: LIVE_HELP, run: live },
+  webhooks: { help: WEBHOOKS_HELP, run: webhooks },
+};

@@ -4,70 +4,44 @@ import { setFlagsFromString } from 'node:v8';
 import { ServiceError, StartError, UsageError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
 import { packageVersion } from '../base/package-files.js';
-import {
-  type Config,
-  type OptionName,
-  type OptionRow,
-  optionRows,
-  readArguments,
-  readConfig,
-  readFlags,
-} from '../config/config.js';
-import { describeTypes } from './types.js';
+import { type Config, type OptionName, type OptionRow, optionRows, readConfig, readFlags } from '../config/config.js';
 import { LateralService } from '../service/lateral.js';
 import { surviveRejections } from '../service/load-extensions.js';
-import { withCore } from '../service/start.js';
-import { Storages } from '../storage/storage.js';
-import { ADOPT_HELP, adopt } from './adopt.js';
-import { CAPACITY_HELP, capacity } from './capacity.js';
-import { LIVE_HELP, live, WEBHOOKS_HELP, webhooks } from './changes.js';
-import { DOCTOR_HELP, doctor } from './doctor.js';
-import { EXPLAIN_HELP, explain, IMPORT_HELP, importFile } from './items.js';
-import { ADVISE_HELP, advise, PLANS_HELP, plans, STATISTICS_HELP, statistics } from './plans.js';
-import { RECORD_HELP, record } from './record.js';
-import { REPLAY_HELP, replay } from './replay.js';
-import { RELATIONS_HELP, relations, SCHEMA_HELP, schema } from './schema.js';
 
-const TYPES_HELP = `Usage: lateral types [--option value ...]
+/** A command with a help of its own. Files of this folder export theirs by name, as COMMANDS. */
+export interface Command {
+  readonly help: string;
+  run(words: readonly string[]): Promise<void>;
+}
 
-Prints the collections as a TypeScript schema for @directus/sdk.
+interface CommandFile {
+  readonly COMMANDS: Readonly<Record<string, Command>>;
+}
 
-All options of lateral --help are accepted; DATABASE_URL selects the database.`;
-
-const FILES_HELP = `Usage: lateral files [--remove] [--option value ...]
-
-Lists stored files without a row in service_files (what a crash in the middle of an upload leaves), and rows whose
-stored file is missing. Files that are younger than a day are left out: their upload may not have ended.
-
-  --remove  removes the stored files that have no row
-
-Ends with status 1 if a row has lost its stored file. All options of lateral --help are accepted; STORAGE_LOCATIONS and
-DATABASE_URL say where to look.`;
-
-/** Commands with a help of their own. */
-const COMMANDS = new Map([
-  ['schema', { help: SCHEMA_HELP, run: schema }],
-  ['live', { help: LIVE_HELP, run: live }],
-  ['webhooks', { help: WEBHOOKS_HELP, run: webhooks }],
-  ['adopt', { help: ADOPT_HELP, run: adopt }],
-  ['doctor', { help: DOCTOR_HELP, run: doctor }],
-  ['files', { help: FILES_HELP, run: files }],
-  ['relations', { help: RELATIONS_HELP, run: relations }],
-  ['statistics', { help: STATISTICS_HELP, run: statistics }],
-  ['plans', { help: PLANS_HELP, run: plans }],
-  ['record', { help: RECORD_HELP, run: record }],
-  ['replay', { help: REPLAY_HELP, run: replay }],
-  ['capacity', { help: CAPACITY_HELP, run: capacity }],
-  ['advise', { help: ADVISE_HELP, run: advise }],
-  ['explain', { help: EXPLAIN_HELP, run: explain }],
-  ['import', { help: IMPORT_HELP, run: importFile }],
-  ['types', { help: TYPES_HELP, run: printTypes }],
+/** A file is loaded when one of its commands runs: a service needs none of them in its memory. */
+const FILES = new Map<string, () => Promise<CommandFile>>([
+  ['schema', () => import('./schema.js')],
+  ['relations', () => import('./schema.js')],
+  ['live', () => import('./changes.js')],
+  ['webhooks', () => import('./changes.js')],
+  ['adopt', () => import('./adopt.js')],
+  ['doctor', () => import('./doctor.js')],
+  ['files', () => import('./files.js')],
+  ['statistics', () => import('./plans.js')],
+  ['plans', () => import('./plans.js')],
+  ['advise', () => import('./plans.js')],
+  ['record', () => import('./record.js')],
+  ['replay', () => import('./replay.js')],
+  ['capacity', () => import('./capacity.js')],
+  ['explain', () => import('./items.js')],
+  ['import', () => import('./items.js')],
+  ['types', () => import('./types.js')],
 ]);
 
 export async function main(words: readonly string[]): Promise<void> {
   const [command = 'start', ...rest] = words;
   const wantsHelp = words.includes('--help') || words.includes('-h');
-  const own = COMMANDS.get(command);
+  const own = (await FILES.get(command)?.())?.COMMANDS[command];
   if (own) return wantsHelp ? console.log(own.help) : own.run(rest);
   if (wantsHelp || command === 'help') return console.log(help());
   if (words.includes('--version')) return console.log(packageVersion);
@@ -155,52 +129,6 @@ function announce(service: LateralService, config: Config): void {
   console.log(`    password  ${password === null ? administrator.password : 'that of ADMIN_PASSWORD'}`);
   console.log(`    token     ${token === null ? administrator.token : 'that of ADMIN_TOKEN'}\n`);
   console.log(`  Try it:    curl -g -H ${authorization} '${url}${service.example}'\n`);
-}
-
-async function printTypes(flags: readonly string[]): Promise<void> {
-  const config = readConfig({ ...process.env, ...readFlags(flags) });
-  await withCore(config, createObserver('warn'), console.error, async ({ mirror }) => {
-    console.log(describeTypes(mirror.model));
-  });
-}
-
-const YOUNG_MS = 86_400_000;
-
-/** Other files in the folder or the bucket do not belong to the service. */
-const OWN_NAME = /^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}/;
-
-function isYoung(modified: Date): boolean {
-  return Date.now() - modified.getTime() < YOUNG_MS;
-}
-
-/** Compares the rows of files with the contents of their storage locations. */
-async function files(words: readonly string[]): Promise<void> {
-  const { operands, switches, environment } = readArguments(words, ['remove']);
-  if (operands.length > 0) throw new UsageError('files takes options only: see lateral files --help');
-  const config = readConfig({ ...process.env, ...environment });
-  const storages = new Storages(config.STORAGE_LOCATIONS);
-  const rows = await withCore(config, createObserver('warn'), console.error, ({ database }) =>
-    database.rows<{ id: string; storage: string; filename_disk: string }>(
-      'select id::text, storage, filename_disk from service_files where filename_disk is not null order by id',
-    ),
-  );
-  let orphans = 0;
-  const missing = new Map(rows.map((row) => [`${row.storage}/${row.filename_disk}`, row.id]));
-  const named = new Set(missing.keys());
-  for (const storage of storages.names) {
-    const location = storages.of(storage);
-    for await (const { name, bytes, modified } of location.list()) {
-      missing.delete(`${storage}/${name}`);
-      if (named.has(`${storage}/${name}`) || !OWN_NAME.test(name) || isYoung(modified)) continue;
-      orphans++;
-      console.log(`no row: ${storage}/${name} (${bytes} bytes)`);
-      if (switches.has('remove')) await location.remove(name);
-    }
-  }
-  for (const [name, id] of missing) console.log(`no stored file: ${id} (${name})`);
-  const done = switches.has('remove') ? 'removed' : 'found';
-  console.log(`${rows.length} files; ${orphans} without a row ${done}; ${missing.size} rows without a stored file`);
-  if (missing.size > 0) process.exitCode = 1;
 }
 
 export function fail(error: unknown): never {

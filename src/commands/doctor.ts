@@ -34,7 +34,7 @@ import {
   finding,
 } from './diagnosis.js';
 
-export const DOCTOR_HELP = `Usage: lateral doctor [--json] [--option value ...]
+const DOCTOR_HELP = `Usage: lateral doctor [--json] [--option value ...]
 
 Checks a database and the role of DATABASE_URL, and prints the SQL that fixes a problem: connection, schemas, tables that are not served,
 keys, names, privileges, row-level security (with DATABASE_CALLER), foreign keys without an index, functions, what snapshots leave out,
@@ -48,7 +48,7 @@ All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
 const FACTS = readSql('doctor.sql');
 
-export async function doctor(words: readonly string[]): Promise<void> {
+async function doctor(words: readonly string[]): Promise<void> {
   const { operands, switches, environment } = readArguments(words, ['json']);
   if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral doctor --help`);
   // The command reports the current state.
@@ -402,3 +402,7 @@ function callPerRow(condition: string): string | null {
   const outside = condition.replaceAll(/\( SELECT (?:[^()]|\([^()]*(?:\([^()]*\))?[^()]*\))*\)/g, '');
   return /\b(?:current_setting\((?:[^()]*)\)|\w+\.\w+\(\))/.exec(outside)?.[0] ?? null;
 }
+
+export const COMMANDS = {
+  doctor: { help: DOCTOR_HELP, run: doctor },
+};

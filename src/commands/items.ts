@@ -23,7 +23,7 @@ import { withCore } from '../service/start.js';
 import { pretty } from '../sql/pretty.js';
 import { describeNode } from '../twin/plan-tree.js';
 
-export const IMPORT_HELP = `Usage: lateral import FILE [COLLECTION] [--on-conflict COLUMNS] [--resolution merge|ignore] [--option value ...]
+const IMPORT_HELP = `Usage: lateral import FILE [COLLECTION] [--on-conflict COLUMNS] [--resolution merge|ignore] [--option value ...]
 
 Writes the rows of a JSON, NDJSON or CSV file to a collection (by default the one that the file is named after) in one
 transaction. Rows whose key exists are updated, all others are created.
@@ -34,7 +34,7 @@ transaction. Rows whose key exists are updated, all others are created.
 Exits with 1 if a row is invalid: then nothing is imported. All options of lateral --help are accepted; DATABASE_URL
 selects the database.`;
 
-export async function importFile(words: readonly string[]): Promise<void> {
+async function importFile(words: readonly string[]): Promise<void> {
   const { operands, environment, values } = readArguments(words, [], ['on-conflict', 'resolution']);
   const [file, named] = operands;
   if (file === undefined) throw new UsageError('import expects a file: see lateral import --help');
@@ -94,7 +94,7 @@ const IMPORT_FORMATS: Readonly<Record<string, ImportFormat>> = {
   csv: 'csv',
 };
 
-export const EXPLAIN_HELP = `Usage: lateral explain [--analyze] [--json] "GET /items/..." [--option value ...]
+const EXPLAIN_HELP = `Usage: lateral explain [--analyze] [--json] "GET /items/..." [--option value ...]
 
 Prints the SQL of a read, its parameters and PostgreSQL's plan, as an administrator reads it.
 
@@ -103,7 +103,7 @@ Prints the SQL of a read, its parameters and PostgreSQL's plan, as an administra
 
 Exits with 1 if the request is invalid. All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
-export async function explain(words: readonly string[]): Promise<void> {
+async function explain(words: readonly string[]): Promise<void> {
   const { operands, switches, environment } = readArguments(words, ['analyze', 'json']);
   const [request = ''] = operands;
   const match = /^(?:GET\s+)?\/items\/([^/?]+)(?:\/([^/?]+))?(?:\?(.*))?$/s.exec(request.trim());
@@ -169,3 +169,8 @@ function conditions(node: ExplainedNode): string[] {
   ];
   return named.flatMap(([name, text]) => (text === undefined ? [] : [`${name}: ${text}`]));
 }
+
+export const COMMANDS = {
+  explain: { help: EXPLAIN_HELP, run: explain },
+  import: { help: IMPORT_HELP, run: importFile },
+};

@@ -46,7 +46,7 @@ const TWIN_HELP = `  --statistics FILE  statistics of "lateral statistics"; with
   --snapshot FILE    builds the schema from a snapshot of "lateral schema snapshot"
   --apply PATH       runs a .sql file, or those of a folder, after that: a migration that is not deployed yet`;
 
-export const STATISTICS_HELP = `Usage: lateral statistics -o FILE [--redact COLUMNS] [--option value ...]
+const STATISTICS_HELP = `Usage: lateral statistics -o FILE [--redact COLUMNS] [--option value ...]
 
 Writes what the planner of a database knows to a file: its structure, sizes, statistics of columns, settings and the permissions of
 roles. The file has no rows. The most common values and the histograms of columns are data: --redact leaves them out. Values of
@@ -59,7 +59,7 @@ concealed fields and of the service's own tables are always left out.
 
 Exits with 2 if an option is wrong. All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
-export const PLANS_HELP = `Usage: lateral plans check [--statistics FILE] [--traffic FILE] [--accept] [--plans FILE] [--factor N] [--json] [--option value ...]
+const PLANS_HELP = `Usage: lateral plans check [--statistics FILE] [--traffic FILE] [--accept] [--plans FILE] [--factor N] [--json] [--option value ...]
 
 Plans recorded requests on a twin, an empty PostgreSQL with the statistics of production, and compares the plans with accepted ones.
 Each request is compiled as the service compiles it, with the permissions of its caller.
@@ -74,7 +74,7 @@ Exits with 0 if no plan is worse, with 1 if a plan's cost grew by the factor or 
 
 All options of lateral --help are accepted.`;
 
-export async function statistics(words: readonly string[]): Promise<void> {
+async function statistics(words: readonly string[]): Promise<void> {
   const long = words.map((word) => (word === '-o' ? '--output' : word));
   const { operands, values, environment } = readArguments(long, [], ['output', 'redact']);
   const { output, redact = '' } = values;
@@ -106,7 +106,7 @@ export async function statistics(words: readonly string[]): Promise<void> {
 /** Not 1: a pipeline must distinguish a worse plan from a check that did not take place. */
 const NOT_CHECKED = 2;
 
-export async function plans(words: readonly string[]): Promise<void> {
+async function plans(words: readonly string[]): Promise<void> {
   try {
     const [command, ...rest] = words;
     if (command !== 'check') throw new UsageError('plans expects check: see lateral plans --help');
@@ -236,7 +236,7 @@ function asJson({ compared, added, unplanned }: CheckedPlans, differences: reado
   };
 }
 
-export const ADVISE_HELP = `Usage: lateral advise [--traffic FILE] [--statistics FILE] [--json] [--option value ...]
+const ADVISE_HELP = `Usage: lateral advise [--traffic FILE] [--statistics FILE] [--json] [--option value ...]
 
 Proposes indexes for recorded requests. Each candidate is created on a twin, an empty PostgreSQL with the statistics of the database, alone
 and together with others. It is proposed only if a plan uses it and the cost of that plan falls to a third or less. Indexes that
@@ -248,7 +248,7 @@ ${TWIN_HELP}
 
 Exits with 2 if an option or the file of requests is wrong. All options of lateral --help are accepted.`;
 
-export async function advise(words: readonly string[]): Promise<void> {
+async function advise(words: readonly string[]): Promise<void> {
   const commandLine = readArguments(words, [...TWIN_SWITCHES], [...TWIN_VALUES]);
   const { operands, switches, environment, values } = commandLine;
   if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral advise --help`);
@@ -418,3 +418,9 @@ function describeUnplanned(unplanned: readonly UnplannedRequest[]): string[] {
     return `not planned  ${first ? nameOf(first.request) : ''}${more}\n  ${reason}`;
   });
 }
+
+export const COMMANDS = {
+  statistics: { help: STATISTICS_HELP, run: statistics },
+  plans: { help: PLANS_HELP, run: plans },
+  advise: { help: ADVISE_HELP, run: advise },
+};

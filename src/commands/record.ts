@@ -20,7 +20,7 @@ import {
 } from '../traffic/traffic-file.js';
 import { checkWritable, readOwnOptions, readTarget } from './own-options.js';
 
-export const RECORD_HELP = `Usage: lateral record --url URL --token TOKEN [--for 10m] [--sample 0.1] [--redact] -o traffic.lateral
+const RECORD_HELP = `Usage: lateral record --url URL --token TOKEN [--for 10m] [--sample 0.1] [--redact] -o traffic.lateral
 
 Records the requests that a running service answers: their times, statements, callers, statuses and durations. lateral replay sends them
 again, and lateral capacity finds the highest rate. Tokens, passwords, cookies and values of concealed fields are never recorded.
@@ -34,7 +34,7 @@ again, and lateral capacity finds the highest rate. Tokens, passwords, cookies a
 
 Ctrl-C ends the recording and keeps it. Exits with 1 if the service ended it too early, which keeps it too, and with 2 if an option is wrong. The file format and what --redact loses: docs/benchmark-your-own.md.`;
 
-export async function record(words: readonly string[]): Promise<void> {
+async function record(words: readonly string[]): Promise<void> {
   const options = readOwnOptions('record', words, {
     url: 'value',
     token: 'value',
@@ -168,3 +168,7 @@ function* linesOf(traffic: Traffic, redactor: Redactor | null): Iterable<string>
   for (const request of recorded) yield `${requestLine(redactor ? redactor.redact(request) : request)}\n`;
   yield `${endLine(traffic)}\n`;
 }
+
+export const COMMANDS = {
+  record: { help: RECORD_HELP, run: record },
+};

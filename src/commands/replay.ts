@@ -10,7 +10,7 @@ import { checkTarget, parseTarget } from '../traffic/target.js';
 import { readTraffic, serviceFactor, type Traffic } from '../traffic/traffic-file.js';
 import { checkWritable, type OwnOptions, readFileOperand, readOwnOptions, readTarget } from './own-options.js';
 
-export const REPLAY_HELP = `Usage: lateral replay FILE --url URL --token TOKEN [--rate 1x | 500/s] [--for 1m] [--slo p99=50ms,errors=0.1%]
+const REPLAY_HELP = `Usage: lateral replay FILE --url URL --token TOKEN [--rate 1x | 500/s] [--for 1m] [--slo p99=50ms,errors=0.1%]
 
 Sends the requests of a recording (lateral record) to a service, at the recorded times, as the recorded callers. A request is sent when it is
 due, whether or not earlier ones were answered, and its latency begins then. Writes are left out, unless --writes asks for them.
@@ -44,7 +44,7 @@ const KINDS = {
   html: 'value',
 } as const;
 
-export async function replay(words: readonly string[]): Promise<void> {
+async function replay(words: readonly string[]): Promise<void> {
   const options = readOwnOptions('replay', words, KINDS);
   const file = readFileOperand('replay', options);
   const target = readTarget(options);
@@ -120,3 +120,7 @@ export function showProgress(): (progress: Progress) => void {
     else if (reports++ % PLAIN_SECONDS === 0) console.error(text);
   };
 }
+
+export const COMMANDS = {
+  replay: { help: REPLAY_HELP, run: replay },
+};

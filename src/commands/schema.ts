@@ -22,7 +22,7 @@ import type { Core } from '../service/core.js';
 import { withCore } from '../service/start.js';
 import { loadGrammar } from '../sql/grammar.js';
 
-export const SCHEMA_HELP = `Usage: lateral schema snapshot [FILE] [--policies] [--json] [--option value ...]
+const SCHEMA_HELP = `Usage: lateral schema snapshot [FILE] [--policies] [--json] [--option value ...]
        lateral schema diff FILE [--merge] [--force] [--option value ...]
        lateral schema apply FILE [--merge] [--force] [--dry-run] [--yes] [--option value ...]
 
@@ -44,7 +44,7 @@ All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
 async function runPart(words: readonly string[]): Promise<void> {
   const [command, ...rest] = words;
-  const part = COMMANDS.get(command ?? '');
+  const part = SUBCOMMANDS.get(command ?? '');
   if (!part) throw new UsageError('schema expects snapshot, diff or apply: see lateral schema --help');
   const read = readArguments(rest, part.switches);
   if (read.operands.length > 1) throw new UsageError(`unexpected argument "${read.operands[1]}": give one file`);
@@ -52,13 +52,13 @@ async function runPart(words: readonly string[]): Promise<void> {
 }
 
 /** The status of a difference is that of a wrong option elsewhere, so here a wrong option is an error like others. */
-export async function schema(words: readonly string[]): Promise<void> {
+async function schema(words: readonly string[]): Promise<void> {
   await runPart(words).catch((error: unknown) => {
     throw error instanceof UsageError && words[0] === 'diff' ? new StartError(error.message) : error;
   });
 }
 
-const COMMANDS = new Map([
+const SUBCOMMANDS = new Map([
   ['snapshot', { switches: ['json', 'policies'], run: snapshot }],
   ['diff', { switches: ['merge', 'force'], run: diff }],
   ['apply', { switches: ['merge', 'force', 'dry-run', 'yes'], run: apply }],
@@ -212,7 +212,7 @@ function showProgress(step: DdlStatement, position: number, total: number): void
   );
 }
 
-export const RELATIONS_HELP = `Usage: lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
+const RELATIONS_HELP = `Usage: lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
 
 A foreign key gives an item its parent. This command finds what it implies for the parent: the list of its children, and, for a
 table that only links two others, the many-to-many list on both sides. Existing lists are not changed. It warns about
@@ -224,7 +224,7 @@ tables that would get very many lists (those are hidden in forms) and about fore
 
 All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
-export async function relations(words: readonly string[]): Promise<void> {
+async function relations(words: readonly string[]): Promise<void> {
   const [command, ...rest] = words;
   if (command !== 'suggest') throw new UsageError('relations expects suggest: see lateral relations --help');
   const { operands, switches, environment } = readArguments(rest, ['apply']);
@@ -303,3 +303,8 @@ function table(suggestions: readonly Suggestion[]): string[] {
       .trimEnd(),
   );
 }
+
+export const COMMANDS = {
+  schema: { help: SCHEMA_HELP, run: schema },
+  relations: { help: RELATIONS_HELP, run: relations },
+};

@@ -3,9 +3,25 @@
  * all collections. Dates, times, JSON and comma separated lists are the literals by which the SDK knows which functions and operators
  * they have; it replaces them by the types of their values in what a request answers.
  */
+import { createObserver } from '../base/observe.js';
+import { readConfig, readFlags } from '../config/config.js';
 import { singleKey } from '../mirror/item-key.js';
 import type { Collection, Field, Model, Overload } from '../mirror/model.js';
 import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
+import { withCore } from '../service/start.js';
+
+const TYPES_HELP = `Usage: lateral types [--option value ...]
+
+Prints the collections as a TypeScript schema for @directus/sdk.
+
+All options of lateral --help are accepted; DATABASE_URL selects the database.`;
+
+async function printTypes(flags: readonly string[]): Promise<void> {
+  const config = readConfig({ ...process.env, ...readFlags(flags) });
+  await withCore(config, createObserver('warn'), console.error, async ({ mirror }) => {
+    console.log(describeTypes(mirror.model));
+  });
+}
 
 /** Labels that the SDK replaces by the type of a value: an enum with such a label would be mistaken for it. */
 const LITERALS: ReadonlySet<string> = new Set(['json', 'csv', 'datetime', 'date', 'time']);
@@ -19,7 +35,7 @@ interface TypeProperty {
 
 type Members = ReadonlyMap<string, TypeProperty>;
 
-export function describeTypes(model: Model): string {
+function describeTypes(model: Model): string {
   const members = membersOf(model);
   const each = [...members.values()];
   const root = each.map(
@@ -201,3 +217,7 @@ function comment(note: unknown, indent: string): string {
   if (typeof note !== 'string' || note === '') return '';
   return `${indent}/** ${note.replace(/\s+/g, ' ').replaceAll('*/', '* /')} */\n`;
 }
+
+export const COMMANDS = {
+  types: { help: TYPES_HELP, run: printTypes },
+};
