@@ -1,9 +1,8 @@
 /** The root fields that an operation selects, and the request of one that calls a function of the database. */
 import { type GraphQLField, type GraphQLObjectType, isNonNullType, type OperationDefinitionNode } from 'graphql';
 import { NO_QUERY, type Query, type ReadRequest } from '../request/ast.js';
-import type { ParseLimits } from '../request/parse-context.js';
+import { type ParseLimits, ValueList } from '../request/parse-context.js';
 import { parseArguments } from '../request/rest.js';
-import { ValueList } from '../request/values.js';
 import { type Arguments, type DocumentContext, parseQueryArguments } from './arguments.js';
 import type { FieldPosition } from './failure.js';
 import { type FunctionBinding, objectTypeOf } from './field-binding.js';

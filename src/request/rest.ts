@@ -17,9 +17,16 @@ import {
 } from './ast.js';
 import { quoteName, textOf } from './expression.js';
 import { urlText } from './filter.js';
-import { type Input, type ParseContext, type ParseLimits, readObject, refuseOthers } from './parse-context.js';
+import {
+  type Input,
+  type ParseContext,
+  type ParseLimits,
+  readObject,
+  refuseOthers,
+  ValueList,
+  type ValueSink,
+} from './parse-context.js';
 import { isFalse, parseQuery } from './query-parameters.js';
-import { ValueList, type ValueSink } from './values.js';
 import { type Key, readKey, readShownKeys } from './write.js';
 
 /** `key` is the item's key of a single read, null for a list. */
