@@ -3,7 +3,7 @@ import type { Exchange } from '../http/exchange.js';
 import type { Handler, Route } from '../http/router.js';
 import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
 import type { Database } from '../postgres/pools/database.js';
-import { UrlCache } from '../request/url-cache.js';
+import { UrlCache } from '../request/parse-cache.js';
 import type { FilesServices } from './files/file-rows.js';
 import { filesRoutes } from './files/files.js';
 import { type ItemPath, type ItemsServices, writeItems } from './items/item-writes.js';

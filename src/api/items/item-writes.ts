@@ -15,9 +15,9 @@ import { JSON_TYPE, noContent, type Reply } from '../../http/reply.js';
 import type { SocketClient } from '../../http/websocket.js';
 import type { LiveQueries } from '../../live/queries/live-queries.js';
 import { parseItemWrite, WRITE_METHODS } from '../../request/item-write.js';
+import type { UrlCache } from '../../request/parse-cache.js';
 import { limitsOf, type ParseLimits } from '../../request/parse-context.js';
 import { parseReadBack, tagged } from '../../request/rest.js';
-import type { UrlCache } from '../../request/url-cache.js';
 import { type Conditions, type IdempotencyKey, parseIfMatch, type WriteRequest } from '../../request/write.js';
 
 export interface ItemsServices {

@@ -16,9 +16,9 @@ import type { Handler, Route } from '../../http/router.js';
 import { checkArguments } from '../../plan/call-arguments.js';
 import { systemTables } from '../../postgres/catalog/system-tables.js';
 import type { Parsed } from '../../request/ast.js';
+import { UrlCache } from '../../request/parse-cache.js';
 import { limitsOf, type ParseLimits } from '../../request/parse-context.js';
 import { parseRead, parseRpc, parseRpcSearch, parseSearch, tagged } from '../../request/rest.js';
-import { UrlCache } from '../../request/url-cache.js';
 import { exportItems, streamItems } from './export-formats.js';
 import {
   type ItemPath,
