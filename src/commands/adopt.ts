@@ -24,18 +24,18 @@ const ADOPT_HELP = `Usage: lateral adopt [--dry-run] [--activity] [--keep-refere
 
 Takes over an installation of Directus (versions 10 to 12) in the database of DATABASE_URL: collections, fields, relations, roles,
 policies, permissions, users with their passwords, static tokens and second factors, and settings. All of it is one transaction. The
-directus_* tables stay as they are, and are not served. The command may be repeated: it updates what it has made, and takes away access that
-was taken away there. It says what it does not carry over, and why.
+command does not change the directus_* tables, and Lateral does not serve them. The command can be repeated: it updates the rows of earlier runs, and removes access that
+was removed there. It lists what it does not copy, with the reason.
 
   --dry-run          shows what would be done and changes nothing
   --activity         copies the activity and the revisions as well, which may be large
-  --keep-references  leaves foreign keys to directus_users and directus_roles as they are, for as long as the other server goes on
-                     writing: until the command is repeated without it, only users and files that exist there can be referred to
-  --verify URL       asks the server at URL and this service the same questions, as an administrator, as the public and as a user of each role
-                     that has a static token, and shows where the answers differ; exits with 1 if a difference is not explained
-  --token TOKEN      the static token of an administrator there, for --verify
+  --keep-references  leaves foreign keys to tables of Directus as they are, for use while Directus is running. Until the command is
+                     repeated without it, your tables can only reference users and files that exist in Directus
+  --verify URL       sends the same requests to Directus at URL and to this service, as an administrator, as the public and as a user of
+                     each role that has a static token, and shows where the responses differ; exits with 1 if a difference is not explained
+  --token TOKEN      the static token of an administrator of Directus, for --verify
 
-Stop the other server before a run without --keep-references: users that it makes later could not be referred to.
+Stop Directus before a run without --keep-references: your tables could not reference users that it creates later.
 
 All options of lateral --help are accepted; DATABASE_URL selects the database, DATABASE_SCHEMA its schema.`;
 

@@ -34,17 +34,18 @@ import { loadGrammar } from '../sql/grammar.js';
 const LIVE_HELP = `Usage: lateral live {install | remove} [--dry-run] [--option value ...]
 
 Live queries read PostgreSQL's log. Where that is not possible (lateral doctor says why), triggers can report changes instead: a statement
-that changes rows of a table sends one notification with their keys. Running services with LIVE=auto use them from then on.
+that changes rows of a table sends one notification with their keys. Running services with LIVE=auto then use these triggers.
 
-  install    makes the triggers service_live_insert_*, _update_*, _delete_* and _truncate_* on the tables that are served and their partitions;
-             the role must own the tables, or have the right TRIGGER on them. Existing triggers stay
-  remove     drops those of this installation, on all tables of the database; the role must own the tables. A service with LIVE=triggers makes them again
+  install    creates the triggers service_live_insert_*, _update_*, _delete_* and _truncate_* on the served tables and their partitions;
+             the role must own the tables, or have the privilege TRIGGER on them. Existing triggers stay
+  remove     drops the triggers of this installation, on all tables of the database; the role must own the tables. A service with
+             LIVE=triggers creates them again
 
   --dry-run  prints the statements without running them: for the owner of the tables
 
 All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
-/** Milliseconds that a table which is in use is waited for. */
+/** Milliseconds to wait for a table that is in use. */
 const LOCK_TIMEOUT_MS = 2_000;
 
 interface Command {

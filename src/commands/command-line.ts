@@ -157,7 +157,7 @@ Serve
   start       serves the API; this is the default command
   doctor      checks the database and says how to fix problems
   webhooks    lists, tests and pauses webhooks, and sends deliveries again
-  live        makes or drops the triggers for live queries without the log of PostgreSQL
+  live        creates or drops the triggers for live queries without PostgreSQL's log
   files       finds stored files without a row, and rows without a stored file
 
 Data and schema

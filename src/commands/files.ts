@@ -7,7 +7,7 @@ import { Storages } from '../storage/storage.js';
 
 const FILES_HELP = `Usage: lateral files [--remove] [--option value ...]
 
-Lists stored files without a row in service_files (what a crash in the middle of an upload leaves), and rows whose
+Lists stored files without a row in service_files (a crash during an upload leaves them), and rows whose
 stored file is missing. Files that are younger than a day are left out: their upload may not have ended.
 
   --remove  removes the stored files that have no row

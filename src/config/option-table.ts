@@ -418,7 +418,7 @@ export const OPTIONS = {
   WEBSOCKETS_REST_AUTH: choice(
     'handshake',
     ['public', 'handshake', 'strict'],
-    'How a client of /websocket signs in: public need not, handshake sends a token with its first message, strict connects with a token; a token in the URL or a session cookie signs in with each of them',
+    'When a client of /websocket must send a token: never (public), with its first message (handshake), or when it connects (strict); a token in the URL or a session cookie always signs in',
   ),
   WEBSOCKETS_REST_AUTH_TIMEOUT: duration(
     '10s',
@@ -431,7 +431,7 @@ export const OPTIONS = {
   WEBSOCKETS_GRAPHQL_AUTH: choice(
     'handshake',
     ['public', 'handshake', 'strict'],
-    'How a client of GraphQL over WebSockets signs in: public need not, handshake sends a token with connection_init, strict connects with a token',
+    'When a client of GraphQL over WebSockets must send a token: never (public), with connection_init (handshake), or when it connects (strict)',
   ),
   WEBSOCKETS_GRAPHQL_AUTH_TIMEOUT: duration(
     '10s',
@@ -443,7 +443,7 @@ export const OPTIONS = {
   ),
   WEBSOCKETS_HEARTBEAT_PERIOD: duration(
     '30s',
-    'Time between two pings to each client of a WebSocket; one that sends nothing until the next is disconnected; 0 turns it off',
+    'Time between two pings to each client of a WebSocket; a client that sends nothing until the next ping is disconnected; 0 turns it off',
   ),
   WEBSOCKETS_MAX_FRAME_SIZE: size('1mb', 'Largest message that a WebSocket accepts; a larger one ends the connection'),
   COMPRESSION: encodings(
