@@ -337,7 +337,7 @@ interface OldWebhook {
   readonly headers: unknown;
 }
 
-/** Version 12 has no webhooks apart from flows. */
+/** In Directus 12, webhooks are flows, and the table of webhooks does not exist. */
 function readOldWebhooks(session: Session, places: Installations): Promise<OldWebhook[]> {
   if (!hasColumn(places, 'directus_webhooks', 'headers')) return Promise.resolve([]);
   return run(

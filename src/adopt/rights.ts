@@ -110,7 +110,7 @@ export function accessRows(places: Installations): Copy {
   };
 }
 
-/** Sources of access: rows of access for roles and users, and shares for the holders of a link. */
+/** Tables that give access: `access` gives it to roles and users, `shares` to the holders of a link. */
 function accessSources(places: Installations): readonly { readonly table: string; readonly rows: Fragment }[] {
   const access = { table: 'access', rows: holders(places) };
   return places.tables.has('directus_shares')

@@ -88,7 +88,7 @@ export function readPage(text: string): URL | null {
   return url.username === '' && url.password === '' ? url : null;
 }
 
-/** Unlike an `origin`, this differs for `blob:` URLs and for the schemes of applications. */
+/** Does not compare `origin`: all URLs with the scheme of an application have the origin `null`, and a `blob:` URL has that of its page. */
 export function isSameHost(one: URL, other: URL): boolean {
   return one.protocol === other.protocol && one.host === other.host;
 }

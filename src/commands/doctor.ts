@@ -397,7 +397,7 @@ function examinePolicies(tables: CallerFacts['tables']): Finding[] {
   ];
 }
 
-/** A call that PostgreSQL repeats for each row, or null: within a select of its own it is made once. */
+/** Returns a call that PostgreSQL repeats for each row, or null. PostgreSQL makes a call in a subselect only once. */
 function callPerRow(condition: string): string | null {
   const outside = condition.replaceAll(/\( SELECT (?:[^()]|\([^()]*(?:\([^()]*\))?[^()]*\))*\)/g, '');
   return /\b(?:current_setting\((?:[^()]*)\)|\w+\.\w+\(\))/.exec(outside)?.[0] ?? null;

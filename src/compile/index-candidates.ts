@@ -126,7 +126,7 @@ interface Facts {
   readonly ranges: Key[];
   /** Conditions without a value, as SQL. */
   readonly nulls: { readonly text: string; readonly name: string }[];
-  /** Conditions that one value meets, as SQL, with the column. */
+  /** Conditions that a column equals one known value, as SQL. */
   readonly constants: { readonly text: string; readonly name: string }[];
   /** Candidates for single conditions, whatever the order of the page. */
   readonly single: Group[];

@@ -418,7 +418,7 @@ const LONGEST_PAUSE = 10_000;
 /** Milliseconds after which a server that has ended counts as one that ran well. */
 const STABLE = 60_000;
 
-/** Keeps a server running: one that ends without being stopped is started again, until that works. */
+/** Keeps a server running: if it ends without being stopped, it is started again. A start that fails is repeated. */
 class Supervised implements Postmaster {
   readonly #stopping = new AbortController();
   #watching: Promise<void>;
@@ -439,7 +439,7 @@ class Supervised implements Postmaster {
 
   async stop(patience?: number): Promise<void> {
     this.#stopping.abort();
-    // One that is being started is waited for: it would be left behind otherwise.
+    // A server that is being started must be stopped too, so wait for it.
     await this.current.stop(patience);
     await this.#watching;
     await this.current.stop(patience);

@@ -1,4 +1,4 @@
-/** Collections → input types of filters. They lie over what may be read: nothing may be learned by filtering. */
+/** Collections → input types of filters. They contain only readable fields, so that filters cannot reveal hidden values. */
 import { type GraphQLInputFieldConfig, GraphQLInputObjectType, GraphQLList, type GraphQLNamedType } from 'graphql';
 import type { Collection, Field } from '../mirror/model.js';
 import { functionsOf, ID_OPERATORS, operatorsOf } from './common.js';

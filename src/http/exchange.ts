@@ -137,9 +137,9 @@ export class Exchange {
   isWrite = false;
   /** Bytes of the response's body, before compression: counted while traffic is recorded. */
   sentBytes = 0;
-  /** The answer in memory that it is answered with, and the caller. */
+  /** The response from memory that this request gets, and its caller. */
   kept: { readonly answer: KeptAnswer; readonly caller: Identity } | null = null;
-  /** Its headers, if replies from memory are kept for its URL; null if not. */
+  /** The request headers, if replies to this URL are kept in memory, or null. */
   keptHeaders: readonly string[] | null = null;
   readonly #forwarded: string;
   readonly #forwardedProtocol: string;
@@ -211,7 +211,7 @@ export class Exchange {
     return this.headers.prefer;
   }
 
-  /** The position of the header or the session, whichever is later. */
+  /** The log position of the header or of the cookie, the later one. */
   get position(): string {
     return laterPosition(this.headers.position, this.hooks.positions?.read(this) ?? '');
   }

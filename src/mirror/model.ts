@@ -424,7 +424,7 @@ export function tableLocationsOf({ schema, schemas, system, collections }: Model
   };
 }
 
-/** Whether the table is one of a collection. */
+/** Whether a collection serves the table. */
 export function holdsTable(model: Model, schema: string, table: string): boolean {
   const namesake = model.collections.get(table);
   if (namesake?.schema === schema && namesake.table === table) return true;

@@ -46,7 +46,7 @@ export function parseYaml(text: string): unknown {
   return value;
 }
 
-/** The position of a key that its map has twice. The library compares each key with all others of its map. */
+/** The position of a key that occurs twice in its map. The check of the library takes quadratic time: it compares all pairs of keys. */
 function repeatedKey(document: Document): number | undefined {
   let position: number | undefined;
   visit(document, {

@@ -105,7 +105,7 @@ export interface Shared {
 
 export interface App {
   readonly router: Router;
-  /** The names of another API that clients use, or null if they use those of the service. */
+  /** Translates the names of the service for clients of another API, such as Directus; null if clients use the names of the service. */
   readonly names: EdgeNames | null;
   readonly identities: Identities;
   readonly limits: ParseLimits;

@@ -317,7 +317,7 @@ function relationMeta({ collection, field, related_collection }: Entry, meta: un
   };
 }
 
-/** `character varying(255)` is a type and a length there, `numeric(10,2)` a type and two numbers. */
+/** Snapshots of Directus store `character varying(255)` as a type and a length, `numeric(10,2)` as a type and two numbers. */
 function typeOf(text: string): Entry {
   const [, type = text, first, second, rest = ''] = /^([a-z ]+?)\((\d+)(?:,\s*(\d+))?\)(.*)$/.exec(text) ?? [];
   const isLength = /char/.test(type) && rest === '';

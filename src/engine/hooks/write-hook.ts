@@ -68,10 +68,10 @@ export function valuesOf({ columns }: Change, row: ChangedRow): ReadonlyMap<stri
   return new Map(entries);
 }
 
-/** The user who created a row has rights by that. */
+/** The user who created a row has permissions on it. */
 export const CREATOR = 'user_created';
 
-/** New and changed rows are checked differently: an upsert could move a row to another item. */
+/** The checks of new and changed rows differ, and an upsert is both: it could move a row to another item. */
 export function refuseUpserts({ collection, action, columns }: Change): void {
   if (action === 'upsert')
     throw invalidPayload(`Rows of "${collection.name}" are created or updated: they cannot be upserted`);

@@ -26,12 +26,12 @@ export interface ChangeReceiver {
   wanted(table: LoggedTable): readonly boolean[] | null;
   /** Also called if none of the changes are needed. */
   committed(transaction: Transaction): void;
-  /** A transaction that changes these tables arrives in several parts: it was committed, and is reported when all of it is here. */
+  /** A committed transaction that changes these tables arrives in several parts. It is reported when all parts have arrived. */
   arriving(xid: number, tables: Iterable<LoggedTable>): void;
 }
 
 export interface SourceEvents extends ChangeReceiver {
-  /** The tables whose changes are reported may be others. */
+  /** The set of tables whose changes are reported may have changed. */
   tablesChanged(): void;
   /** Called once, when changes stop arriving. */
   lost(error: Error): void;

@@ -1,7 +1,8 @@
 /**
- * Events: each change of an item, with what the subscriber may see of it. Changed items are read again by their keys, with the query and
- * the rights of the subscriber; one read serves all subscribers that read the same. The key of a deleted item is sent to subscribers that
- * could see it. If changes may have been missed, the subscriber gets a `resync`.
+ * Change events: subscribers get each change of an item, limited to the fields and rows that they may see. The service reads changed
+ * items again by their keys, with the query and the permissions of the subscriber. One read serves all subscribers with the same query and
+ * permissions. The key of a deleted item is sent to subscribers that could see it. If changes may have been missed, the subscriber gets a
+ * `resync`.
  */
 import type { Identity } from '../../access/identity.js';
 import { forbiddenCollection, isPassing } from '../../base/errors.js';
@@ -456,7 +457,7 @@ class RelatedTables {
     this.onChecked();
   }
 
-  /** Reads what subscribers with the same rights and query see. Returns how many milliseconds that took. */
+  /** Reads the items that subscribers with the same permissions and query see. Returns how many milliseconds that took. */
   async #recheckGroup(subscribers: readonly EventSubscriber[]): Promise<number> {
     const all = subscribers.flatMap((subscriber) => stateOf(subscriber) ?? []);
     const [first] = all;
@@ -467,7 +468,7 @@ class RelatedTables {
     const now = await this.#readVisible(first, new Set(states.flatMap(({ before }) => before)));
     const tookMs = performance.now() - begun;
     for (const { subscriber, visible, group, changes, before } of states) {
-      // Otherwise its keys were read meanwhile, or its rights have changed.
+      // Otherwise its keys were read meanwhile, or its permissions have changed.
       const isSame = subscriber.keys.visible === visible && subscriber.group === group;
       if (isSame && canRecheck(subscriber)) subscriber.keys.recheck(changes, before, now);
     }

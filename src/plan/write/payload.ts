@@ -143,7 +143,7 @@ interface ChildLinks {
 /** Levels of items inside items. */
 const MAX_DEPTH = 1_000;
 
-/** Entries of a list that is walked at once. */
+/** Lists with more entries are walked in slices. */
 const SHORT_LIST = 1_000;
 
 /**

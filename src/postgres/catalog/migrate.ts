@@ -230,7 +230,7 @@ function isTaken(error: unknown): error is Error {
   return error instanceof Error && ['42P07', '42710', '42723'].includes(codeOf(error));
 }
 
-/** The additions of later versions, one transaction for each file. */
+/** Runs the migrations of later versions, each file in its own transaction. */
 async function update(session: Session, { schema, applied }: Installation, observe: Observer): Promise<void> {
   for (const file of systemFiles()) {
     if (applied.has(file.name)) continue;

@@ -53,7 +53,7 @@ export function presentType(field: Field, column: Column): ColumnType {
   };
 }
 
-/** Flags without which a column would read back as another type: it needs one of them, and gets the last. */
+/** A column of these types needs one of the flags: without it, the field would read back as another type. The last one is added. */
 const NEEDED_FLAGS: ReadonlyMap<FieldType, readonly string[]> = new Map([
   ['csv', ['cast-csv', 'csv']],
   ['hash', ['hash']],
@@ -70,7 +70,7 @@ const TYPE_FLAGS: ReadonlyMap<string, readonly FieldType[]> = new Map([
   ['cast-datetime', ['dateTime']],
 ]);
 
-/** The flags of a field that has the type: those that speak of another type leave. */
+/** The flags of a field that has the type. Flags of other types are removed. */
 export function specialForType(type: FieldType, special: unknown): string | null {
   const flags = listOf(special).filter((flag) => TYPE_FLAGS.get(flag)?.includes(type) ?? true);
   const needed = NEEDED_FLAGS.get(type) ?? [];
