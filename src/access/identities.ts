@@ -26,7 +26,7 @@ export interface RequestCredentials {
   fromAdministrator: boolean;
   /** Set to the identity whose permissions apply. */
   identity: Identity | null;
-  /** The answer says with whose permissions it was read. */
+  /** Called with the value of `Lateral-View-As`, which the response repeats. */
   viewedAs(text: string): void;
 }
 

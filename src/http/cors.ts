@@ -48,8 +48,8 @@ export function originTest(setting: string): (origin: string) => boolean {
 const HARMLESS = new Set(['GET', 'HEAD', 'SEARCH', 'OPTIONS']);
 
 /**
- * Makes a check that throws for a request with cookies that another site may have forged. Browsers send cookies with requests of other sites too.
- * In addition to SameSite, a write that relies on a cookie of the service must come from its own origin, or from one that CORS
+ * Returns a check that refuses requests with cookies that another site may have forged. Browsers send cookies also with requests that other
+ * sites make. In addition to SameSite, a write that relies on a cookie must come from the origin of the service, or from one that CORS
  * allows.
  */
 export function createOriginCheck(config: Config): (exchange: Exchange) => void {

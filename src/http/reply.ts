@@ -92,8 +92,8 @@ const errorBody = build({
 const TOO_SLOW = serviceUnavailable('database', 'It took too long to answer', { option: 'DATABASE_STATEMENT_TIMEOUT' });
 
 /**
- * The error as the client may see it. Errors of the catalogue are shown. A database that cannot be reached is a 503, in
- * whatever code the connection failed. Any other error is a fault of the service, and the client learns nothing of it.
+ * The error as the client may see it. Errors of the catalogue are shown. A database that cannot be reached is a 503, also if no other code
+ * mapped its error. Any other error is a fault of the service, and the client learns nothing of it.
  */
 export function publicError(error: unknown): ServiceError {
   // The stack overflows if a request is nested too deeply.

@@ -131,7 +131,7 @@ export function tokenResult(
   return { data: { access_token, expires }, ...withCookie(cookies.set(client, 'refresh', refresh_token)) };
 }
 
-/** A result for the caller only. */
+/** A result that sets a cookie. Caches may not keep it. */
 function withCookie(cookie: string): ActionResult {
   return { secret: true, headers: { 'Set-Cookie': [cookie] } };
 }

@@ -26,7 +26,7 @@ import { type MainBroadcast, type MainContext, type SchemaBroadcast, type Thread
 
 const PROGRAM = packagePath('dist', 'src', 'service', 'threads', 'worker.js');
 
-/** Ports that are tried if any will do: another process may take a free one first. */
+/** Free ports to try if PORT is 0: another process may take a port before the service listens. */
 const MAX_PORT_ATTEMPTS = 5;
 
 /** Milliseconds for a worker to close its connections to PostgreSQL. */
