@@ -33,7 +33,7 @@ export interface GraphqlDescription {
   readonly mutation?: true;
   /** Names of the path's segments, if GraphQL has others. */
   readonly parameters?: readonly string[];
-  /** The type of the argument `data`, which is the whole body then. */
+  /** If the argument `data` is the whole body: its type. */
   readonly input?: string;
   /** The type of the field, if the answer's schema does not say it. */
   readonly type?: string;

@@ -143,7 +143,7 @@ function detailOf({ schema, name, statements }: Missing): Finding['details'][num
 
 const ANSWER_TIMEOUT_MS = 3_000;
 
-/** Connections at the same time that must all lead to one server. */
+/** How many connections doctor opens at the same time to check that a URL leads to one server. */
 const COMPARED_CONNECTIONS = 4;
 
 async function examineReplicas(config: Config, database: Database): Promise<readonly Finding[]> {

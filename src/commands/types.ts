@@ -1,7 +1,7 @@
 /**
- * The model as the TypeScript schema that the family's SDK takes (`createDirectus<Schema>`): one interface per collection, and one of
- * all collections. Dates, times, JSON and comma separated lists are the literals by which the SDK knows which functions and operators
- * they have; it replaces them by the types of their values in what a request answers.
+ * The model as the TypeScript schema of `@directus/sdk` (`createDirectus<Schema>`): one interface per collection, and one of all
+ * collections. Dates, times, JSON and comma separated lists have literal types: from these the SDK derives the functions and operators
+ * of a field. In responses the SDK replaces them with the types of the values.
  */
 import { createObserver } from '../base/observe.js';
 import { readConfig, readFlags } from '../config/config.js';

@@ -56,8 +56,8 @@ export function compileBatchRead(plan: ReadPlan | OperationPlan): Statement {
 }
 
 /**
- * A read of the items that the write before it has made, in one transaction: their keys are where the write left them. In a
- * sub-select they are looked up and converted once, not for every row.
+ * A read of the items that a write has just written, in the same transaction. The write has stored their keys in a setting. The setting is
+ * read in a sub-select, so that PostgreSQL reads and converts it once, not for every row.
  */
 export function compileReadBack(plan: ReadPlan): Statement {
   const { key } = plan.level.collection;

@@ -36,7 +36,7 @@ export interface EmbeddedServer {
   /** User, password, 127.0.0.1, port and the database "lateral". */
   readonly url: string;
   /**
-   * Ends all sessions, waits for the server's end and gives the folder free. May be called again. After `patience` milliseconds
+   * Ends all sessions, waits until the server has ended and unlocks the folder. May be called again. After `patience` milliseconds
    * the server is killed.
    */
   stop(patience?: number): Promise<void>;

@@ -43,7 +43,7 @@ export interface RequestClient extends RequestOrigin {
   cached(answer: KeptAnswer, caller: Identity): void;
 }
 
-/** The command line, and what the service asks for itself. */
+/** For reads and writes without a client: of the command line, and of the service itself. */
 export const NO_CLIENT: RequestClient = Object.freeze({
   address: '',
   method: '',

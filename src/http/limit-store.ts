@@ -33,7 +33,7 @@ export interface LimitStore {
 
 export const memoryStore: LimitStore = { counter: inMemory, close: async () => {} };
 
-/** Milliseconds that the store may take for one answer, and for which it is not asked again after it has failed. */
+/** Milliseconds that the store may take to answer, and the pause after a failure before it is asked again. */
 const STORE_TIMEOUT_MS = 500;
 const STORE_PAUSE_MS = 1_000;
 

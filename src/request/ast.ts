@@ -36,11 +36,11 @@ export type ReadTarget =
   | { readonly kind: 'list' }
   /** `known`: the caller has not tried the key, but has just written the item, or is it. */
   | { readonly kind: 'item'; readonly key: Slot; readonly known?: true }
-  /** `shown`: the keys are JSON values as answers show them, not texts; some of them are neither texts nor numbers if it is `documents`. */
+  /** `shown`: the keys are JSON values as in responses, not texts. With `documents`, some of them are neither texts nor numbers. */
   | { readonly kind: 'keys'; readonly keys: Slot; readonly known?: true; readonly shown?: 'values' | 'documents' }
   /** Items that were just written, in the order of their keys. */
   | { readonly kind: 'written'; readonly keys: Slot }
-  /** Items that are about to be written; `limited` where the query says how many. */
+  /** Items that are about to be written. `limited`: the query has a limit. */
   | { readonly kind: 'selected'; readonly limited: boolean };
 
 export interface Query {

@@ -176,7 +176,7 @@ export class CsvReader {
   /** Whether the last character ended a line as CR: an LF behind it belongs to it. */
   #afterCr = false;
   #line = 1;
-  /** Where in the piece at hand the row begins; below zero if that was in an earlier one. */
+  /** The index in the current piece at which the row begins. It is negative if the row began in an earlier piece. */
   #begun = 0;
   #rows: Record<string, string>[] = [];
 

@@ -1,6 +1,7 @@
 /**
  * DIRECTUS_COMPATIBILITY: requests may use the names of Directus for the tables of the service, responses use them, and errors have its codes.
- * Fields that hold names of collections have both in the model (mirror/synonyms.ts); here are paths, errors and documents of the schema.
+ * This file translates paths, errors and documents of the schema. Values of fields with names of collections are translated by the model
+ * (mirror/synonyms.ts).
  */
 import { isObject, parseJson, writeJson } from '../../base/exact-json.js';
 import type { EdgeNames, ErrorText, Reply } from '../../http/reply.js';

@@ -39,7 +39,7 @@ const RETRY_MS = 1_000;
 export class PlanChoices {
   readonly statistics: Statistics;
   readonly #choices = new WeakMap<UnevenShape, Choice>();
-  /** Shapes without a choice yet: PostgreSQL plans a statement that is not prepared for its values, without a second statement. */
+  /** Statements of shapes without a choice yet. They are not prepared, so PostgreSQL plans them for their values. */
   readonly #unprepared = new WeakMap<UnevenShape, Shape>();
   readonly #pending = new WeakSet<UnevenShape>();
   /** Shapes are explained one after the other: it is not urgent. */

@@ -57,7 +57,7 @@ export function refusedInPayload(error: RefusedValue, { plan, input, paths }: Pl
   );
 }
 
-/** Values of permission rules are not shown to the caller. */
+/** The values that the caller sent for the parameter. Values of permission rules are not among them, because callers must not see them. */
 function sentFor(parameter: Parameter, values: Values): SentValue[] {
   if (parameter.kind !== 'value' && parameter.kind !== 'list' && parameter.kind !== 'entry') return [];
   const { slot, codec, field, use, operator } = parameter;

@@ -300,8 +300,9 @@ function visibleModel({ model, policies, writer }: VersionContext): Model {
 }
 
 /**
- * The changes of a version that the caller may see: fields of the item that the caller sees, and of related items if the caller may see
- * every row. Which rows a change is about is not looked up. `model` is the model that the caller may see, `item` the visible item.
+ * The changes of a version that the caller may see: visible fields of the item, and keys of related items. Other fields of related items
+ * are visible if the caller may see every row of their collection, because the rows of a change are not looked up. `model` is the model
+ * that the caller may see, `item` the visible item.
  */
 function visibleChanges(changes: unknown, collection: Collection | undefined, model: Model, item: Input = {}): Input {
   if (!collection || !isObject(changes)) return {};

@@ -144,7 +144,7 @@ const OLD_MS = 60_000;
 /** The part of the server's own limit (max_slot_wal_keep_size) after which a slot is replaced. */
 const SERVER_SHARE = 1 / 4;
 
-/** Milliseconds by which a replacement may lag, and after which it is used even if it lags more. */
+/** Milliseconds by which a new slot may lag when it replaces the old one, and after which it does so even if it lags more. */
 const CAUGHT_UP_MS = 1_000;
 const MAX_CATCHING_UP_MS = 60_000;
 
@@ -408,7 +408,7 @@ function megabytes(bytes: number): string {
 const WATCH_MS = 3_000;
 const ANSWER_TIMEOUT_MS = 10_000;
 
-/** Milliseconds after which the log is flushed, if it has not arrived. */
+/** Milliseconds to wait for the log before PostgreSQL is made to flush it. */
 const FLUSH_MS = 5;
 const FLUSH =
   "select pg_catalog.set_config('synchronous_commit', 'local', true), pg_catalog.pg_logical_emit_message(true, 'lateral', '')";

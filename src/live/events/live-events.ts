@@ -31,7 +31,7 @@ import { MAX_VISIBLE_KEYS } from './visible-keys.js';
 
 /** Milliseconds until a read is tried again after a temporary failure. */
 const RETRY_MS = 1_000;
-/** Initial states that are read at the same time. */
+/** How many initial states are read at the same time. */
 const MAX_BEGINNING = 20;
 
 /**
@@ -186,7 +186,7 @@ export class LiveEvents implements EventEngine {
     subscriber.offset = log.end;
   }
 
-  /** If some rows are hidden, deletions are sent only of the others. */
+  /** The keys of the rows that the subscriber sees, or null if none are hidden. Deletions are reported only for visible rows. */
   async #findVisible(
     subscriber: EventSubscriber,
     prepared: PreparedRead<Parsed>,

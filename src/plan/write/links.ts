@@ -137,7 +137,7 @@ export function referredValues(target: Collection, relation: ManyToOne, value: u
   return parts.map((part) => ({ kind: 'value', value: keyPart(target, key, part) }));
 }
 
-/** Calls `set` for each column that is written, or `claim` if it is a part of a key that is known. */
+/** Calls `write` for each written column: with `claim` if the column is part of a known key, otherwise with `set`. */
 export function setReference(
   row: Row,
   { columns }: ManyToOne,

@@ -89,7 +89,7 @@ export interface WriteColumn {
   readonly caller: Extract<ValuePlan, { kind: 'caller' }> | null;
   /** Operators that rows apply to the stored value. Their operand is the value of the row. */
   readonly operators: readonly UpdateOperator[];
-  /** Whether rows differ in their operator, or some have none: each then has the name of its operator. */
+  /** Whether the operator differs between rows, or some rows have none. Then each row carries the name of its operator. */
   readonly choosesOperator: boolean;
 }
 
