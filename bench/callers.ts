@@ -250,7 +250,10 @@ async function pipelineOf(
       { method: 'GET', path: path.replace(/\?.*/, '') },
     ),
   );
-  const before = { text: settings[0]?.text ?? '', parameters: settings.map((each) => each.parameters) };
+  const before = {
+    text: settings[0]?.text ?? '',
+    parameters: settings.map(({ leading, parameters }) => [...leading, ...parameters]),
+  };
   return { text, parameters, before };
 }
 

@@ -6,14 +6,60 @@ import { createHash } from 'node:crypto';
 import { forbidden } from '../base/errors.js';
 import type { Identity } from './identity.js';
 
-/** A statement that is sent in front of those of the caller, in the same transaction and the same round trip. */
-export interface CallerSettings {
+/** A caller as PostgreSQL sees it in each of its requests. */
+interface KnownCaller {
   readonly text: string;
-  readonly parameters: readonly string[];
-  /** Equal for requests that the database cannot distinguish: only these may share a statement or a result. */
+  /** The values of the settings that do not depend on the request. */
+  readonly values: readonly string[];
+  /** Equal for callers that the database cannot distinguish. */
   readonly digest: string;
-  /** The database role, or null for the role of the service itself. */
   readonly role: DatabaseRole | null;
+  /** The settings of the last request: a list that is read again has the same. */
+  latest: CallerSettings | null;
+}
+
+/** A statement that is sent in front of those of the caller, in the same transaction and the same round trip. */
+export class CallerSettings {
+  constructor(
+    readonly caller: KnownCaller,
+    readonly method: string,
+    readonly path: string,
+  ) {}
+
+  get text(): string {
+    return this.caller.text;
+  }
+
+  /** The values that all requests of the caller share, in front of those of this request. */
+  get leading(): readonly string[] {
+    return this.caller.values;
+  }
+
+  get parameters(): readonly string[] {
+    return [this.method, this.path];
+  }
+
+  /** The database role, or null for the role of the service itself. */
+  get role(): DatabaseRole | null {
+    return this.caller.role;
+  }
+
+  /** Equal for requests that the database cannot distinguish: only these may share a statement or a result. */
+  get digest(): string {
+    return `${this.caller.digest}\0${this.method}\0${this.path}`;
+  }
+
+  /** Whether the digests are equal. */
+  equals(other: CallerSettings): boolean {
+    if (this === other) return true;
+    if (this.path !== other.path || this.method !== other.method) return false;
+    return this.caller === other.caller || this.caller.digest === other.caller.digest;
+  }
+}
+
+/** Whether the database cannot distinguish the requests. */
+export function haveEqualSettings(one: CallerSettings | null, other: CallerSettings | null): boolean {
+  return one === null || other === null ? one === other : one.equals(other);
 }
 
 interface DatabaseRole {
@@ -37,15 +83,20 @@ interface DatabaseCallerOptions {
   readonly anonRole: string | null;
 }
 
-/** The names of PostgREST, then our own. The role comes last: it decides nothing about the others. */
-const SETTINGS = ['request.jwt.claims', 'request.method', 'request.path', 'lateral.user', 'lateral.role'] as const;
-const SET_CLAIMS = setting(SETTINGS);
-const SET_ROLE = setting([...SETTINGS, 'role']);
+/** The names of PostgREST, then our own. Those of the request have the last values, and the role is set last: it decides nothing about the others. */
+const OF_CALLER = ['request.jwt.claims', 'lateral.user', 'lateral.role'];
+const OF_REQUEST = ['request.method', 'request.path'];
+const SET_CLAIMS = setting([...OF_CALLER, ...OF_REQUEST]);
+const SET_ROLE = setting([...OF_CALLER, 'role', ...OF_REQUEST]);
 
 /** It returns no row: PostgreSQL would send every value back. `set_config` returns the value, which is never null. */
 function setting(names: readonly string[]): string {
-  const calls = names.map((name, index) => `pg_catalog.set_config('${name}', $${index + 1}, true) is null`);
-  return `select where ${calls.join(' or ')}`;
+  const calls = names.map((name, index) => ({
+    name,
+    call: `pg_catalog.set_config('${name}', $${index + 1}, true) is null`,
+  }));
+  const inOrder = calls.toSorted((one, other) => Number(one.name === 'role') - Number(other.name === 'role'));
+  return `select where ${inOrder.map(({ call }) => call).join(' or ')}`;
 }
 
 /** Ends the role of the caller, for statements of the service itself in the caller's transaction. */
@@ -53,7 +104,7 @@ export const AS_SERVICE = "select pg_catalog.set_config('role', 'none', true)";
 
 export class DatabaseCaller {
   readonly mode: DatabaseCallerOptions['mode'];
-  readonly #claims = new WeakMap<Identity, string>();
+  readonly #callers = new WeakMap<Identity, KnownCaller>();
   readonly #roles = new Map<string, DatabaseRole>();
 
   constructor(private readonly options: DatabaseCallerOptions) {
@@ -62,11 +113,23 @@ export class DatabaseCaller {
 
   /** Throws if the statement would need a database role and the caller has none. */
   settingsOf(caller: Identity, { method, path }: { readonly method: string; readonly path: string }): CallerSettings {
+    const known = this.#callers.get(caller) ?? this.#know(caller);
+    const { latest } = known;
+    if (latest !== null && latest.path === path && latest.method === method) return latest;
+    const settings = new CallerSettings(known, method, path);
+    known.latest = settings;
+    return settings;
+  }
+
+  #know(caller: Identity): KnownCaller {
     const role = this.mode === 'role' ? this.#roleOf(caller) : null;
     const { user, role: ownRole } = knownAs(caller);
-    const parameters = [this.#claimsOf(caller), method, path, user ?? '', ownRole ?? ''];
-    if (role !== null) parameters.push(role.name);
-    return { text: role === null ? SET_CLAIMS : SET_ROLE, parameters, digest: parameters.join('\0'), role };
+    const values = [this.#claimsOf(caller), user ?? '', ownRole ?? ''];
+    if (role !== null) values.push(role.name);
+    const text = role === null ? SET_CLAIMS : SET_ROLE;
+    const known = { text, values, digest: values.join('\0'), role, latest: null };
+    this.#callers.set(caller, known);
+    return known;
   }
 
   /** Administrators without a database role have that of the service, which row-level security binds as well. */
@@ -91,15 +154,11 @@ export class DatabaseCaller {
   }
 
   #claimsOf(caller: Identity): string {
-    const known = this.#claims.get(caller);
-    if (known !== undefined) return known;
     const { user: sub, inDatabase } = knownAs(caller);
     const { role: _, ...claimed } = inDatabase?.claims ?? {};
     const [role, email] = [this.roleNameOf(caller), inDatabase?.email ?? null];
     const own = Object.entries({ sub, role, email }).filter(([, value]) => value !== null);
-    const claims = JSON.stringify({ ...Object.fromEntries(own), ...claimed });
-    this.#claims.set(caller, claims);
-    return claims;
+    return JSON.stringify({ ...Object.fromEntries(own), ...claimed });
   }
 }
 

@@ -4,7 +4,7 @@
  * is answered from a snapshot older than its arrival. A request that need not wait is sent at once, by itself.
  */
 import { performance } from 'node:perf_hooks';
-import { textFor } from '../access/database-caller.js';
+import { haveEqualSettings, textFor } from '../access/database-caller.js';
 import { ServiceError, serviceUnavailable } from '../base/errors.js';
 import { codeOf } from '../base/narrow.js';
 import type { Connection } from '../postgres/wire/connection.js';
@@ -184,21 +184,18 @@ export class ReadBatcher {
    */
   #sendPipeline(queue: ShapeQueue, reads: readonly PendingRead[], slot: ConnectionSlot, onEnd: OnEnd): void {
     slot.isPipeline = true;
-    const callers = new Map<string | undefined, PendingRead[]>();
-    for (const read of reads) {
-      const digest = read.settings?.digest;
-      const others = callers.get(digest);
-      if (others) others.push(read);
-      else callers.set(digest, [read]);
-    }
-    const groups = [...callers.values()];
+    const groups = groupByCaller(reads);
     const queries = this.#batchQueries(queue, groups, slot.connection, onEnd);
     const isAbandoned = queries[0]?.isAbandoned;
     const messages: WireQuery[] = [isAbandoned ? { ...BEGIN, isAbandoned } : BEGIN];
-    for (const [index, query] of queries.entries()) {
-      const { [0]: first, length = 0 } = groups[index] ?? [];
-      this.sizes[length] = (this.sizes[length] ?? 0) + 1;
-      if (first) messages.push(...withSettings(query, first, queue.shape), COMMIT_AND_BEGIN);
+    for (let index = 0; index < groups.length; index++) {
+      const [group, query] = [groups[index], queries[index]];
+      const first = group?.[0];
+      if (!first || !query) continue;
+      this.sizes[group.length] = (this.sizes[group.length] ?? 0) + 1;
+      if (queue.shape.isPlannedPerRead) messages.push(settingQuery(PLAN_PER_READ, query));
+      if (first.settings) messages.push(settingQuery(first.settings, query));
+      messages.push(query, COMMIT_AND_BEGIN);
     }
     messages[messages.length - 1] = COMMIT;
     slot.connection.run(...messages);
@@ -262,9 +259,28 @@ export class ReadBatcher {
       else for (const read of reads) read.onError(error);
     };
     return groups.map((group, index) =>
-      groupQuery(queue, group, isAbandoned, index === groups.length - 1 ? end : () => {}),
+      groupQuery(queue, group, isAbandoned, index === groups.length - 1 ? end : ignore),
     );
   }
+}
+
+/** The reads with equal settings, in the order of their arrival. */
+function groupByCaller(reads: readonly PendingRead[]): readonly (readonly PendingRead[])[] {
+  const groups: PendingRead[][] = [];
+  const byCaller = new Map<string | undefined, PendingRead[][]>();
+  for (const read of reads) {
+    const caller = read.settings?.caller.digest;
+    const known = byCaller.get(caller);
+    const group = known?.find(([first]) => haveEqualSettings(first?.settings ?? null, read.settings));
+    if (group) group.push(read);
+    else {
+      const added = [read];
+      groups.push(added);
+      if (known) known.push(added);
+      else byCaller.set(caller, [added]);
+    }
+  }
+  return groups;
 }
 
 /** Whether the group has one result for all of its reads: the statement for one read costs PostgreSQL less than that for several. */
@@ -343,16 +359,21 @@ function mayDependOnValues(error: Error): boolean {
 
 /** Puts the settings of the caller, and the setting that plans for each value, before the statement. They apply until the end of its transaction. */
 function withSettings(query: WireQuery, { settings }: PendingRead, { isPlannedPerRead }: Shape): WireQuery[] {
-  const queries = settings ? [settingQuery(settings.text, settings.parameters, query), query] : [query];
-  if (isPlannedPerRead) queries.unshift(settingQuery(PLAN_PER_READ, [], query));
+  const queries = settings ? [settingQuery(settings, query), query] : [query];
+  if (isPlannedPerRead) queries.unshift(settingQuery(PLAN_PER_READ, query));
   return queries;
 }
+
+const ignore = (): void => {};
 
 const BEGIN = transactionQuery('begin');
 const COMMIT = transactionQuery('commit');
 /** The next transaction keeps only the isolation level and the access mode. */
 const COMMIT_AND_BEGIN = transactionQuery('commit and chain');
-const PLAN_PER_READ = "select pg_catalog.set_config('plan_cache_mode', 'force_custom_plan', true)";
+const PLAN_PER_READ = {
+  text: "select pg_catalog.set_config('plan_cache_mode', 'force_custom_plan', true)",
+  parameters: [],
+};
 
 export interface Deadline {
   readonly dueAt: number;

@@ -1,6 +1,6 @@
 /** The reads of one shape that wait or are in flight: how many of them one statement carries, and on which connections. */
 import { performance } from 'node:perf_hooks';
-import type { CallerSettings } from '../access/database-caller.js';
+import { type CallerSettings, haveEqualSettings } from '../access/database-caller.js';
 import type { LogPosition } from '../postgres/pools/sessions.js';
 import { copyBorrowed } from '../postgres/wire/wire-query.js';
 import type { ConnectionSlot, ReadProfile } from './connection-slots.js';
@@ -296,9 +296,10 @@ export class ShapeQueue implements ReadProfile {
   /** The first reads that wait; only those that the database cannot distinguish, unless transactions of several callers can be sent together. */
   #takeTogether(maxReads: number): PendingRead[] {
     const { waiting } = this;
-    const digest = waiting[0]?.settings?.digest;
+    const settings = waiting[0]?.settings ?? null;
+    const isAlike = (read: PendingRead | undefined): boolean => haveEqualSettings(read?.settings ?? null, settings);
     let alike = 1;
-    while (alike < maxReads && alike < waiting.length && waiting[alike]?.settings?.digest === digest) alike++;
+    while (alike < maxReads && alike < waiting.length && isAlike(waiting[alike])) alike++;
     if (alike >= Math.min(maxReads, waiting.length)) {
       if (alike > 1) this.isApart = false;
       return waiting.splice(0, maxReads);
@@ -306,7 +307,7 @@ export class ShapeQueue implements ReadProfile {
     this.isApart = true;
     if (this.pipelines) return waiting.splice(0, maxReads);
     const [taken, left]: [PendingRead[], PendingRead[]] = [[], []];
-    for (const read of waiting) (taken.length < maxReads && read.settings?.digest === digest ? taken : left).push(read);
+    for (const read of waiting) (taken.length < maxReads && isAlike(read) ? taken : left).push(read);
     waiting.splice(0, Number.POSITIVE_INFINITY, ...left);
     return taken;
   }

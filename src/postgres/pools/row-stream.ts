@@ -197,7 +197,7 @@ export class StreamSession extends Session {
         },
       };
       if (settings === null) this.connection.run(query);
-      else this.connection.run(settingQuery(settings.text, settings.parameters, query), query);
+      else this.connection.run(settingQuery(settings, query), query);
     });
   }
 

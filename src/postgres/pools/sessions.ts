@@ -218,7 +218,7 @@ export class Session implements Pooled {
   /** From now on the transaction has these settings of its caller. Without any, it stays as it is. */
   async become(settings: CallerSettings | null): Promise<void> {
     if (settings === null) return;
-    await this.cell(settings.text, settings.parameters);
+    await this.cell(settings.text, [...settings.leading, ...settings.parameters]);
     this.#caller = settings;
   }
 
@@ -255,7 +255,7 @@ export class Session implements Pooled {
     settings: CallerSettings | null = null,
   ): Promise<(Buffer | null)[]> {
     const cells: (Buffer | null)[] = statements.map(() => null);
-    const setting = settings && asSetting({ ...settings, prepare: true });
+    const setting = settings && asSetting(settingOf(settings));
     const queries = statements.flatMap(({ columns = null, isOfService = false, ...statement }, position) => {
       const row = (_: number, cell: Buffer | null): void => {
         cells[position] = cell === null && statement.showsWrite ? NOT_SHOWN : copyBorrowed(cell);
@@ -370,8 +370,12 @@ export class Session implements Pooled {
   }
 }
 
-function asSetting({ text, parameters, prepare }: BoundStatement): Omit<WireQuery, 'end'> {
-  return { text, parameters, prepare, columns: null, isSetting: true, row: () => {} };
+function asSetting(statement: BoundStatement): Omit<WireQuery, 'end'> {
+  return { ...statement, columns: null, isSetting: true, row: () => {} };
+}
+
+function settingOf({ text, leading, parameters }: CallerSettings): BoundStatement {
+  return { text, leading, parameters, prepare: true };
 }
 
 type Failure = (error: Error, unsent: boolean) => Error;

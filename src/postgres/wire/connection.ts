@@ -10,6 +10,7 @@ import { atMost } from '../../base/time-limit.js';
 import { closed, isFatal, isOutdated, isReadOnly, isTaken, mixedUp, unanswered } from './connection-errors.js';
 import type { ConnectionOptions, DriverClient } from './connection-options.js';
 import { MessageReader } from './message-reader.js';
+import { writeQueries } from './message-writer.js';
 import { Opening } from './open-connection.js';
 import {
   BACKEND_KEY_DATA,
@@ -29,7 +30,6 @@ import {
   TRANSACTION_FAILED,
   TRANSACTION_IDLE,
   writeFetch,
-  writeQueries,
 } from './protocol.js';
 import { cancelStatement, type Receiver } from './socket.js';
 import { PROBE_TIMEOUT_MS, TRUSTED_IDLE_MS, type Watched } from './watchdog.js';

@@ -1,66 +1,17 @@
 /**
- * The few messages of PostgreSQL's protocol that the service needs: a statement by its name with its values, and errors and
- * notifications of the server. Also the names under which statements are prepared.
+ * The few messages of PostgreSQL's protocol that the service needs, except those of a statement (`message-writer.ts`): errors and
+ * notifications of the server, and texts without values. Also the names under which statements are prepared.
  */
 import { hash, randomUUID } from 'node:crypto';
-import type { WireQuery } from './wire-query.js';
-
-/** A statement on a connection: by the name it was prepared under, '' for one that is not kept. */
-export interface Sent {
-  readonly name: string;
-  /** Null when the connection has prepared it before. */
-  readonly text: string | null;
-  readonly parameters: readonly (string | null)[];
-  /** Whether the server is to say which columns its rows have. */
-  readonly described?: boolean;
-  /** After how many rows the portal is suspended; 0 for never. */
-  readonly maxRows?: number;
-}
 
 /** Ends what was sent together: the server answers, and commits or takes all of it back. */
 export const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
 
 /** Makes the server send its messages, if no Sync follows. */
-const FLUSH = Buffer.from([0x48, 0, 0, 0, 4]);
+export const FLUSH = Buffer.from([0x48, 0, 0, 0, 4]);
 
 /** Ends the connection. */
 export const TERMINATE = Buffer.from([0x58, 0, 0, 0, 4]);
-
-/** The protocol counts values in two bytes. */
-const MAX_PARAMETERS = 65_535;
-
-/** Everything of one statement, in one piece. */
-export function writeStatement(sent: Sent): Buffer {
-  const { name, text, parameters, described = false, maxRows = 0 } = sent;
-  if (parameters.length > MAX_PARAMETERS)
-    throw Object.assign(new Error(`a statement has at most ${MAX_PARAMETERS} parameters`), { code: '54000' });
-  let size = 5 + (1 + name.length + 1 + 2 + 2 + 2) + 10 + (described ? 7 : 0);
-  const lengths: number[] = [];
-  for (const parameter of parameters) {
-    const length = parameter === null ? 0 : Buffer.byteLength(parameter);
-    lengths.push(length);
-    size += 4 + length;
-  }
-  const textLength = text === null ? 0 : Buffer.byteLength(text);
-  if (text !== null) size += 5 + name.length + 1 + textLength + 1 + 2;
-  const message = Buffer.allocUnsafe(size);
-  let at = 0;
-  if (text !== null) {
-    at = head(message, at, PARSE, 4 + name.length + 1 + textLength + 1 + 2);
-    at = zeroEnded(message, at, name);
-    at += message.write(text, at);
-    message[at++] = 0;
-    at = message.writeInt16BE(0, at);
-  }
-  at = bind(message, at, sent, lengths);
-  if (described) {
-    at = head(message, at, DESCRIBE, 6);
-    message[at++] = PORTAL;
-    message[at++] = 0;
-  }
-  execute(message, at, maxRows);
-  return message;
-}
 
 /** Fetches so many more rows of the portal, and flushes. */
 export function writeFetch(maxRows: number): Buffer {
@@ -69,16 +20,17 @@ export function writeFetch(maxRows: number): Buffer {
   return message;
 }
 
-/** Lets the server forget statements. */
-function writeClosings(names: ReadonlySet<string>): Buffer {
+/** Lets the server forget statements: their names, each with the zero at its end. */
+export function writeClosings(names: ReadonlySet<Uint8Array>): Buffer {
   let size = 0;
-  for (const name of names) size += 7 + name.length;
+  for (const name of names) size += 6 + name.length;
   const message = Buffer.allocUnsafe(size);
   let at = 0;
   for (const name of names) {
-    at = head(message, at, CLOSE, 6 + name.length);
+    at = head(message, at, CLOSE, 5 + name.length);
     message[at++] = PREPARED;
-    at = zeroEnded(message, at, name);
+    message.set(name, at);
+    at += name.length;
   }
   return message;
 }
@@ -94,34 +46,9 @@ export function writeText(text: string): Buffer {
 }
 
 const QUERY = 0x51;
-const PARSE = 0x50;
-const BIND = 0x42;
 const EXECUTE = 0x45;
 const CLOSE = 0x43;
-const DESCRIBE = 0x44;
-const PORTAL = 0x50;
 const PREPARED = 0x53;
-
-/** All values and results are texts. */
-function bind(message: Buffer, start: number, { name, parameters }: Sent, lengths: readonly number[]): number {
-  let at = head(message, start, BIND, 0);
-  message[at++] = 0;
-  at = zeroEnded(message, at, name);
-  at = message.writeInt16BE(0, at);
-  at = message.writeUInt16BE(parameters.length, at);
-  for (let position = 0; position < parameters.length; position++) {
-    const parameter = parameters[position] as string | null;
-    const length = lengths[position] as number;
-    at = message.writeInt32BE(parameter === null ? -1 : length, at);
-    if (parameter === null) continue;
-    if (length === parameter.length) message.write(parameter, at, 'latin1');
-    else message.write(parameter, at);
-    at += length;
-  }
-  at = message.writeInt16BE(0, at);
-  message.writeInt32BE(at - start - 1, start + 1);
-  return at;
-}
 
 /** Executes the unnamed portal. */
 function execute(message: Buffer, start: number, maxRows: number): number {
@@ -133,12 +60,6 @@ function execute(message: Buffer, start: number, maxRows: number): number {
 function head(message: Buffer, at: number, kind: number, length: number): number {
   message[at] = kind;
   return message.writeInt32BE(length, at + 1);
-}
-
-function zeroEnded(message: Buffer, at: number, text: string): number {
-  const end = at + message.write(text, at, 'latin1');
-  message[end] = 0;
-  return end + 1;
 }
 
 /** The fields of an error by PostgreSQL's letter, as the driver spells them. */
@@ -206,8 +127,8 @@ const MAX_PREPARED_STATEMENTS = 200;
  */
 export class PreparedStatements {
   /** By text; of so many as can be kept, the one that was not used for longest is the first. */
-  readonly #names = new Map<string, string>();
-  readonly #forgotten = new Set<string>();
+  readonly #names = new Map<string, Buffer>();
+  readonly #forgotten = new Set<Buffer>();
   /** Put behind the texts that are prepared from now on. */
   #edition = '';
 
@@ -218,7 +139,8 @@ export class PreparedStatements {
     private readonly isKeptByText: boolean,
   ) {}
 
-  nameOf(text: string): string | undefined {
+  /** The bytes of the name, with the zero at their end. */
+  nameOf(text: string): Buffer | undefined {
     const name = this.#names.get(text);
     if (name !== undefined && this.#names.size >= MAX_PREPARED_STATEMENTS) {
       this.#names.delete(text);
@@ -228,12 +150,13 @@ export class PreparedStatements {
   }
 
   /** The types of its parameters follow from the text: none are sent. */
-  remember(text: string): string {
+  remember(text: string): Buffer {
     if (this.#names.size >= MAX_PREPARED_STATEMENTS) {
       const [oldest] = this.#names.keys();
       if (oldest !== undefined) this.forget(oldest);
     }
-    const name = `lateral_${hash('sha256', `${this.scope}\0${this.wordsOf(text)}`, 'base64url')}`;
+    const digest = hash('sha256', `${this.scope}\0${this.wordsOf(text)}`, 'base64url');
+    const name = Buffer.from(`lateral_${digest}\0`);
     this.#names.set(text, name);
     return name;
   }
@@ -260,7 +183,7 @@ export class PreparedStatements {
    * Names that the server is to forget before it hears of any statement: one that is used again would be taken there otherwise.
    * They stay until `haveClosed` says that they were sent.
    */
-  get forgotten(): ReadonlySet<string> {
+  get forgotten(): ReadonlySet<Buffer> {
     return this.#forgotten;
   }
 
@@ -273,31 +196,4 @@ export class PreparedStatements {
     this.#names.clear();
     this.#forgotten.clear();
   }
-}
-
-/** Adds to `introduced` the texts that the server has not seen. */
-export function writeQueries(
-  queries: readonly WireQuery[],
-  prepared: PreparedStatements,
-  introduced: string[],
-): Buffer {
-  if (queries[0]?.plain) return writeText(queries[0].text);
-  const messages: Buffer[] = [];
-  for (const { text, parameters, prepare, decoder, portal } of queries) {
-    let name = prepare ? prepared.nameOf(text) : '';
-    const isNew = name === undefined || name === '';
-    if (isNew) introduced.push(text);
-    if (name === undefined) name = prepared.remember(text);
-    const described = decoder?.describe !== undefined;
-    const maxRows = portal?.maxRows ?? 0;
-    const words = isNew ? prepared.wordsOf(text) : null;
-    messages.push(writeStatement({ name, text: words, parameters, described, maxRows }));
-  }
-  messages.push(queries.at(-1)?.portal ? FLUSH : SYNC);
-  // In front of all others: behind a statement that fails nothing is heard.
-  if (prepared.forgotten.size > 0) {
-    messages.unshift(writeClosings(prepared.forgotten));
-    prepared.haveClosed();
-  }
-  return Buffer.concat(messages);
 }

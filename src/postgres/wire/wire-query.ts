@@ -4,6 +4,8 @@ import type { Settings } from './connection-options.js';
 /** A statement with its values. */
 export interface BoundStatement {
   readonly text: string;
+  /** Values in front of `parameters`. Many statements share the list, whose bytes are kept with it. */
+  readonly leading?: readonly string[];
   readonly parameters: readonly (string | null)[];
   /** Whether the connection keeps the statement for the next time. */
   readonly prepare: boolean;
@@ -41,13 +43,15 @@ export interface WireQuery extends BoundStatement {
 const ignore = (): void => {};
 const isWanted = (): boolean => false;
 
+const NO_VALUES: readonly string[] = [];
+
 /** A statement in front of `query` that sets how it is run, for the rest of its transaction. */
 export function settingQuery(
-  text: string,
-  parameters: readonly string[],
+  { text, leading = NO_VALUES, parameters }: Omit<BoundStatement, 'prepare'>,
   { isAbandoned = isWanted }: WireQuery,
 ): WireQuery {
-  return { text, parameters, prepare: true, columns: null, isSetting: true, isAbandoned, row: ignore, end: ignore };
+  const prepare = true;
+  return { text, leading, parameters, prepare, columns: null, isSetting: true, isAbandoned, row: ignore, end: ignore };
 }
 
 /** A statement that begins or ends a transaction. If the transaction fails, the connection rolls it back. */
@@ -151,6 +155,6 @@ export class TransactionSettings {
   }
 
   #settingFor(query: WireQuery): WireQuery {
-    return settingQuery(this.#text, this.#parameters, query);
+    return settingQuery({ text: this.#text, parameters: this.#parameters }, query);
   }
 }
