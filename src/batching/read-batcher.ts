@@ -189,9 +189,10 @@ export class ReadBatcher {
     const isAbandoned = queries[0]?.isAbandoned;
     const messages: WireQuery[] = [isAbandoned ? { ...BEGIN, isAbandoned } : BEGIN];
     for (let index = 0; index < groups.length; index++) {
-      const [group, query] = [groups[index], queries[index]];
-      const first = group?.[0];
-      if (!first || !query) continue;
+      const group = groups[index] ?? [];
+      const first = group[0];
+      const query = queries[index];
+      if (first === undefined || query === undefined) continue;
       this.sizes[group.length] = (this.sizes[group.length] ?? 0) + 1;
       if (queue.shape.isPlannedPerRead) messages.push(settingQuery(PLAN_PER_READ, query));
       if (first.settings) messages.push(settingQuery(first.settings, query));
