@@ -83,7 +83,7 @@ interface DatabaseCallerOptions {
   readonly anonRole: string | null;
 }
 
-/** The names of PostgREST, then our own. Those of the request have the last values, and the role is set last: it decides nothing about the others. */
+/** The names of PostgREST and our own. The values of the request come last. The role is set last: it decides nothing about the others. */
 const OF_CALLER = ['request.jwt.claims', 'lateral.user', 'lateral.role'];
 const OF_REQUEST = ['request.method', 'request.path'];
 const SET_CLAIMS = setting([...OF_CALLER, ...OF_REQUEST]);

@@ -33,12 +33,12 @@ class MessageWriter {
   #memory = Buffer.allocUnsafeSlow(MEMORY_BYTES);
   #at = 0;
 
-  /** Drops what was written and not taken. */
+  /** Drops bytes that were written and not taken. */
   begin(): void {
     this.#at = 0;
   }
 
-  /** What was written. It is never written to again, so a socket may keep it. */
+  /** Returns the written bytes. No later message changes them, so a socket may keep them. */
   take(): Buffer {
     const [memory, size] = [this.#memory, this.#at];
     this.#at = 0;
