@@ -56,6 +56,8 @@ interface Written {
   readonly depth: number;
   /** Whether the payload says which item is meant: a hook cannot change that. */
   readonly isNamed?: boolean;
+  /** The keys that a hook gave a new item, if the plan makes an upsert of it then. */
+  readonly givenKeys?: (changed: Payload) => readonly unknown[];
 }
 
 type PlannedRequest = Exclude<WriteRequest, { readonly kind: 'delete' | 'update-selected' | 'update-singleton' }>;
@@ -135,14 +137,17 @@ export class BeforeWrites {
     return this.#each(rows, (row) =>
       isMerged || namedKey(collection, row) !== null
         ? this.#upserted(collection, row)
-        : this.item(collection, row, 'create', []),
+        : this.#create(collection, row, { depth: 0, givenKeys: (changed) => namedKeys(collection, changed) }),
     );
   }
 
+  #create(collection: Collection, payload: Payload, written: Omit<Written, 'action' | 'keys'>): Promise<Input> {
+    return this.#item(collection, payload, { ...written, action: 'create', keys: [] });
+  }
+
   #upserted(collection: Collection, payload: Payload): Promise<Input> {
-    const key = namedKey(collection, payload);
-    const keys = key === null ? [] : [key];
-    return this.#item(collection, payload, { action: 'upsert', keys, depth: 0, isNamed: key !== null });
+    const keys = namedKeys(collection, payload);
+    return this.#item(collection, payload, { action: 'upsert', keys, depth: 0, isNamed: keys.length > 0 });
   }
 
   item(collection: Collection, payload: Payload, action: HookAction, keys: readonly unknown[]): Promise<Input> {
@@ -166,7 +171,10 @@ export class BeforeWrites {
     this.#checkRight(collection, written.action);
     this.#count(collection, written.keys);
     const changed = await this.#call(collection, payload, written);
-    return this.#nested(collection, written.isNamed ? withKeyOf(collection, payload, changed) : changed, written);
+    const keys = written.givenKeys?.(changed) ?? [];
+    // It may exist: items of its lists may leave it.
+    const meant: Written = keys.length === 0 ? written : { ...written, action: 'upsert', keys };
+    return this.#nested(collection, written.isNamed ? withKeyOf(collection, payload, changed) : changed, meant);
   }
 
   /** The plan refuses too many rows as well, but only after the hooks of all of them. */
@@ -262,7 +270,7 @@ export class BeforeWrites {
   /** The item that a column refers to. It is the one with this key, or a new one. */
   async #one(target: Collection, entry: Payload, depth: number): Promise<unknown> {
     const key = namedKey(target, entry);
-    if (key === null) return this.#item(target, entry, { action: 'create', keys: [], depth });
+    if (key === null) return this.#create(target, entry, { depth, givenKeys: (changed) => namedKeys(target, changed) });
     if (this.#guard?.onlyRefers(target, fieldNamesOf(target, entry))) return entry;
     return this.#item(target, entry, { action: 'upsert', keys: [key], depth, isNamed: true });
   }
@@ -300,9 +308,7 @@ export class BeforeWrites {
     const { create, update, delete: removed } = value;
     const lists: Record<string, unknown> = { ...value };
     if (Array.isArray(create))
-      lists['create'] = await this.#entries(create, (entry) =>
-        this.#item(target, entry, { action: 'create', keys: [], depth }),
-      );
+      lists['create'] = await this.#entries(create, (entry) => this.#create(target, entry, { depth }));
     if (Array.isArray(update))
       lists['update'] = await this.#entries(update, async (entry) => {
         const keys = keysOf(children, entry);
@@ -320,9 +326,10 @@ export class BeforeWrites {
       const changed = await this.#item(target, {}, { action: 'update', keys: [entry], depth });
       return Object.keys(changed).length === 0 ? entry : new LinkedItem(entry, changed);
     }
-    const keys = keysOf(children, without(entry, references));
-    const action = keys.length === 0 ? 'create' : 'upsert';
-    return this.#item(target, entry, { action, keys, depth, isNamed: keys.length > 0 });
+    const givenKeys = (changed: Payload): unknown[] => keysOf(children, without(changed, references));
+    const keys = givenKeys(entry);
+    if (keys.length === 0) return this.#create(target, entry, { depth, givenKeys });
+    return this.#item(target, entry, { action: 'upsert', keys, depth, isNamed: true });
   }
 
   /** The plan refuses entries that are not objects. */
@@ -355,6 +362,11 @@ interface Children {
   readonly implied: readonly (readonly ImpliedPart[])[];
   readonly isNew: boolean;
   readonly depth: number;
+}
+
+function namedKeys(collection: Collection, payload: Payload): unknown[] {
+  const key = namedKey(collection, payload);
+  return key === null ? [] : [key];
 }
 
 /** The keys of the children that the payload names, one for each parent; none if they are new. */
