@@ -13,8 +13,8 @@ import type {
 } from '../engine/extensions/definition.js';
 import { type ExtensionCall, type Extensions, hookCaller } from '../engine/extensions/extensions.js';
 import type { Exchange } from '../http/exchange.js';
-import type { Reply } from '../http/reply.js';
-import { type ApiRoute, type Description, dataReply, route } from './action.js';
+import { jsonText, noContent, type Reply } from '../http/reply.js';
+import { type ApiRoute, type Description, route } from './action.js';
 
 interface ExtensionRoute {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
@@ -136,7 +136,9 @@ async function answered(
     if (result instanceof Response) return replyOf(result, over.signal);
     if (typeof result === 'function' || typeof result === 'symbol')
       throw new TypeError(`a route cannot answer a ${typeof result}`);
-    return dataReply(result === undefined ? {} : { data: result });
+    // A `toJSON` may answer undefined too.
+    const text: string | undefined = JSON.stringify(result);
+    return text === undefined ? noContent : jsonText(`{"data":${text}}`);
   };
   return extensions.run({ ...route, call }, request, async () => over.abort());
 }
@@ -158,9 +160,9 @@ async function replyOf(response: Response, over: AbortSignal): Promise<Reply> {
   };
 }
 
-/** The service writes these itself. */
+/** The service writes these itself, or they belong to one connection. */
 const OWN_HEADERS: ReadonlySet<string> = new Set([
-  ...['content-type', 'content-length', 'connection', 'transfer-encoding', 'keep-alive'],
+  ...['content-type', 'content-length', 'connection', 'transfer-encoding', 'keep-alive', 'upgrade', 'te', 'trailer'],
   ...['cache-control', 'date', 'set-cookie', 'x-request-id'],
 ]);
 

@@ -242,6 +242,7 @@ export class MemoryResponse implements ServerResponse {
         const { done, value } = await this.#reader.read();
         if (this.#ended) return;
         if (done) break;
+        if (!ArrayBuffer.isView(value)) throw new TypeError('the body of a request must be a stream of bytes');
         handler(arrayBufferOf(value), false);
         if (this.#isPaused)
           await new Promise<void>((resolve) => {

@@ -36,6 +36,10 @@ export class LateralService implements Lateral {
   };
   readonly #api = new ProgramApi(() => this.#local());
   #service: Service | null = null;
+  /** The start that runs, or has succeeded. Null before it, after a failed one, and after the stop. */
+  #starting: Promise<void> | null = null;
+  /** Ends a start that runs. */
+  #ending: AbortController | null = null;
   #isStopped = false;
 
   readonly #log: Observer;
@@ -67,7 +71,24 @@ export class LateralService implements Lateral {
     readonly listen?: boolean;
     readonly signal?: AbortSignal;
   } = {}): Promise<this> {
-    if (this.#service) throw new Error('Lateral was started already');
+    if (this.#starting) throw new Error('Lateral was started already');
+    this.#isStopped = false;
+    const ending = new AbortController();
+    const starting = this.#start(listen, signal ? AbortSignal.any([signal, ending.signal]) : ending.signal);
+    this.#ending = ending;
+    this.#starting = starting;
+    try {
+      await starting;
+    } catch (error) {
+      if (this.#starting === starting) this.#starting = null;
+      throw error;
+    } finally {
+      if (this.#ending === ending) this.#ending = null;
+    }
+    return this;
+  }
+
+  async #start(listen: boolean, signal: AbortSignal): Promise<void> {
     const observe: Observer = (event) => {
       this.#log(event);
       for (const listener of this.#listeners.log) listener(event);
@@ -81,12 +102,12 @@ export class LateralService implements Lateral {
     const options: StartOptions = { signal, listens: listen, onRequest, extensions: this.#extensions };
     const service = await startService(this.config, observe, this.#report, options);
     this.#service = service;
+    if (this.#isStopped) throw stoppedEarly();
     if (this.#listeners.change.length > 0)
       await this.#watchChanges().catch(async (error: unknown) => {
         await service.stop();
         throw new StartError(`changes cannot be reported: ${messageOf(error)}`);
       });
-    return this;
   }
 
   #watchChanges(): Promise<void> {
@@ -118,13 +139,20 @@ export class LateralService implements Lateral {
   /** Finishes the running requests, then stops everything that was started. */
   async stop(): Promise<void> {
     this.#isStopped = true;
+    const starting = this.#starting;
+    this.#ending?.abort(stoppedEarly());
+    await starting?.catch(() => {});
     await this.#service?.stop();
+    if (this.#starting === starting) this.#starting = null;
   }
 
   /** Answers a request as the port does. */
   readonly fetch = async (request: Request, { as, address = '' }: FetchOptions = {}): Promise<Response> => {
     const local = this.#local();
-    if (request.headers.has('upgrade')) throw invalidQuery('WebSockets need the port: fetch cannot answer an upgrade');
+    const { url, headers, signal }: Partial<Request> = Object(request);
+    if (typeof url !== 'string' || !headers || !signal)
+      throw invalidQuery('"fetch" takes a Request, such as new Request("http://lateral/items/articles")');
+    if (headers.has('upgrade')) throw invalidQuery('WebSockets need the port: fetch cannot answer an upgrade');
     const caller = as === undefined ? null : await this.#api.callerOf(as, address);
     return local.fetch(request, { address, caller });
   };
@@ -160,4 +188,8 @@ export class LateralService implements Lateral {
     if (!local) throw new Error('calls of the program need WORKERS=1: with more, other threads serve');
     return local;
   }
+}
+
+function stoppedEarly(): Error {
+  return new StartError('it was stopped while it started');
 }

@@ -1,6 +1,7 @@
 /** Mounts the service in a server of Node: `createServer(toNodeHandler(lateral))`, or `app.use('/api', toNodeHandler(lateral))` in Express. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { pipeline } from 'node:stream/promises';
+import { LateralError } from '../base/errors.js';
 
 interface Fetching {
   fetch(request: Request, options: { readonly address: string }): Promise<Response>;
@@ -12,10 +13,20 @@ export function toNodeHandler(lateral: Fetching): NodeHandler {
   return (incoming, outgoing, next) => {
     handle(lateral, incoming, outgoing).catch((error: unknown) => {
       if (next && !outgoing.headersSent) next(error);
-      else outgoing.destroy();
+      else if (outgoing.headersSent || outgoing.destroyed || !(error instanceof LateralError)) outgoing.destroy();
+      else refuse(outgoing, error);
     });
   };
 }
+
+/** A server without a handler for errors would leave the client without an answer. */
+function refuse(outgoing: ServerResponse, { status, message, code, extensions }: LateralError): void {
+  const body = JSON.stringify({ errors: [{ message, extensions: { code, ...extensions } }] });
+  outgoing.writeHead(status, { 'content-type': 'application/json; charset=utf-8', connection: 'close' }).end(body);
+}
+
+/** The Fetch standard has no such requests. */
+const NO_FETCH = /^(connect|trace|track)$/i;
 
 async function handle(lateral: Fetching, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
   const left = new AbortController();
@@ -43,13 +54,16 @@ function requestOf(incoming: IncomingMessage, signal: AbortSignal): Request {
     url = '/',
     headers: { host = 'localhost' },
   } = incoming;
+  if (NO_FETCH.test(method)) throw new LateralError(405, 'METHOD_NOT_ALLOWED', `${method} is not supported.`);
   const headers = new Headers();
   for (let index = 0; index + 1 < incoming.rawHeaders.length; index += 2)
     headers.append(incoming.rawHeaders[index] ?? '', incoming.rawHeaders[index + 1] ?? '');
   const hasBody = method !== 'GET' && method !== 'HEAD';
   if (hasBody && incoming.readableDidRead)
-    throw new Error(
-      'the body of the request was read already: mount Lateral before body parsers such as express.json()',
+    throw new LateralError(
+      500,
+      'INTERNAL_SERVER_ERROR',
+      'The body of the request was read already: mount Lateral before body parsers such as express.json()',
     );
   // A host with other characters could end before the path of the request, and replace it.
   const isHost = /^[\w.:[\]-]+$/.test(host) && URL.canParse(`http://${host}`);

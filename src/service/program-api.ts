@@ -66,11 +66,15 @@ export class ProgramApi implements LateralApi {
     return core.writes.inOneTransaction({ writer, client: NO_CLIENT }, async (writes, session) => {
       const scope = writes.scopeOf(session, { writer, client: NO_CLIENT });
       const tx = new TransactionItems(async () => ({ ...scope, callerOf: (each) => this.callerOf(each) }));
-      try {
-        return await work(tx);
-      } finally {
-        await tx.close();
-      }
+      const outcome = await Promise.resolve(tx)
+        .then(work)
+        .then(
+          (result) => ({ result }),
+          (error: unknown) => ({ error }),
+        );
+      await tx.close('error' in outcome);
+      if ('error' in outcome) throw outcome.error;
+      return outcome.result;
     });
   }
 

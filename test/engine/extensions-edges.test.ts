@@ -1,6 +1,12 @@
 /** Hooks at their edges: what is undone, what is limited, and what `afterWrite` gets. */
 import t from 'tap';
-import { type AfterWriteContext, createLateral, defineExtension, Refused } from '../../src/index.js';
+import {
+  type AfterWriteContext,
+  type BeforeWriteContext,
+  createLateral,
+  defineExtension,
+  Refused,
+} from '../../src/index.js';
 import { ADMIN_TOKEN, connectSql, createDatabase, request, startDatabase, waitFor } from '../support/service.js';
 
 const ADMIN = { as: 'administrator' } as const;
@@ -18,6 +24,7 @@ let calls = 0;
 const given: unknown[] = [];
 let change: (payload: Readonly<Record<string, unknown>>) => unknown = () => undefined;
 let refuses = false;
+let before: (context: BeforeWriteContext) => unknown = () => undefined;
 
 const extension = defineExtension({
   name: 'edges',
@@ -25,7 +32,7 @@ const extension = defineExtension({
   beforeWrite: (context) => {
     calls++;
     given.push(context.payload);
-    return change(context.payload);
+    return before(context) ?? change(context.payload);
   },
   afterWrite: {
     people: async ({ tx, ...context }) => {
@@ -50,6 +57,7 @@ t.beforeEach(() => {
   given.length = 0;
   change = () => undefined;
   refuses = false;
+  before = () => undefined;
 });
 
 t.test('afterCommit is not called for what a failed call of a transaction wrote', async (t) => {
@@ -154,4 +162,52 @@ t.test('a hook gets passwords and operators alike, whatever the request', async 
   t.equal(await visits(), 13);
   change = () => ({ visits: 0 });
   t.equal(await visits(), 0);
+});
+
+t.test('whatever a hook throws refuses the request or is a 503', async (t) => {
+  const thrower = (thrown: unknown) => async (): Promise<never> => {
+    throw thrown;
+  };
+  const unreadable = {
+    get status(): number {
+      throw new Error('not readable');
+    },
+  };
+  for (const thrown of [null, undefined, 'a text', Symbol('s'), { status: 399 }, { status: '404' }, unreadable]) {
+    before = thrower(thrown);
+    await t.rejects(people.create({ name: 'never' }), { status: 503, code: 'SERVICE_UNAVAILABLE' });
+  }
+  before = thrower({ status: 404 });
+  await t.rejects(people.create({ name: 'never' }), { status: 404, message: 'The request was refused.' });
+  before = thrower(Object.freeze({ status: 409, code: 'TAKEN', message: 'Taken.' }));
+  await t.rejects(people.create({ name: 'never' }), { status: 409, code: 'TAKEN', message: 'Taken.' });
+  t.strictSame([...(await sql`select count(*)::int from people where name = 'never'`)], [{ count: 0 }]);
+});
+
+t.test('all calls that a hook made are carried out, also those that it does not await', async (t) => {
+  const names = Array.from({ length: 50 }, (_, number) => `made ${number}`);
+  const count = async (): Promise<unknown> => (await sql`select count(*)::int from tags where name like 'made%'`)[0];
+  const makeAll = ({ tx }: BeforeWriteContext): void => {
+    for (const name of names) void tx.items('tags', { hooks: false }).create({ name });
+  };
+  before = ({ collection, ...context }) => (collection === 'people' ? makeAll({ collection, ...context }) : undefined);
+  await people.create({ name: 'x' });
+  t.strictSame(await count(), { count: 50 });
+  await sql`delete from tags`;
+  await lateral.transaction(async (tx) => {
+    for (const name of names.slice(0, 20)) void tx.items('tags').create({ name });
+  }, ADMIN);
+  t.strictSame(await count(), { count: 20 });
+  before = (context) => {
+    if (context.collection !== 'people') return;
+    makeAll(context);
+    throw new Refused(409, 'NO', 'No.');
+  };
+  await sql`delete from tags`;
+  await t.rejects(people.create({ name: 'x' }), { code: 'NO' });
+  t.strictSame(await count(), { count: 0 });
+});
+
+t.test('calls answer items, no files', async (t) => {
+  await t.rejects(people.read({ export: 'csv' }), { code: 'INVALID_QUERY', message: /"export" answers a file/ });
 });

@@ -37,6 +37,8 @@ const extension = defineExtension({
     });
     router.get('/error', open, () => Response.error());
     router.get('/function', open, () => () => 1);
+    router.get('/nothing', open, () => ({ toJSON: () => undefined }));
+    router.get('/hops', open, () => new Response('x', { headers: { upgrade: 'h2c', te: 'trailers', trailer: 'x-a' } }));
     router.get('/endless', open, () => new Response(new ReadableStream({ cancel: () => void cancelled++ })));
     router.get('/late', open, async () => {
       await passTime(1_200, 'the response is later than its deadline');
@@ -68,6 +70,13 @@ t.test('responses of routes', async (t) => {
     const inside = await lateral.fetch(new Request(`http://lateral/ext/edges${path}`), ADMIN);
     t.equal(inside.status, 503, path);
   }
+  t.match(await over('/nothing'), { status: 204, text: '' });
+  const hops = await over('/hops');
+  t.match(hops, { status: 200, text: 'x' });
+  t.strictSame(
+    [hops.headers['upgrade'], hops.headers['te'], hops.headers['trailer']],
+    [undefined, undefined, undefined],
+  );
   t.equal((await over('/endless')).status, 503);
   await waitFor(async () => cancelled === 1, 5_000);
   t.equal((await over('/late')).status, 503);

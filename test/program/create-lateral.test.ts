@@ -100,6 +100,36 @@ t.test('a call before the start, or after the end, fails with a clear error', as
   await t.rejects(early.start(), /started already/);
   await early.stop();
   await t.rejects(early.fetch(new Request('http://lateral/server/ping')), /was stopped/);
+  await early.start({ listen: false });
+  t.equal(await (await early.fetch(new Request('http://lateral/server/ping'))).text(), 'pong', 'it was started again');
+  await early.stop();
+});
+
+t.test('a start ends before the stop, and runs once', async (t) => {
+  const instance = createLateral({ databaseUrl, logLevel: 'silent' });
+  const started = instance.start({ listen: false });
+  started.catch(() => {});
+  await t.rejects(instance.start({ listen: false }), /started already/);
+  await instance.stop();
+  await t.rejects(started, /stopped while it started/);
+  await t.rejects(instance.fetch(new Request('http://lateral/server/ping')), /was stopped/);
+  await instance.start({ listen: false });
+  t.equal((await instance.fetch(new Request('http://lateral/server/ping'))).status, 200);
+  await instance.stop();
+});
+
+t.test('fetch takes a Request whose body has bytes', async (t) => {
+  for (const wrong of ['http://lateral/items/tags', new URL('http://lateral/items/tags'), undefined, null])
+    await t.rejects(lateral.fetch(wrong as never), { status: 400, message: /takes a Request/ });
+  const body = new ReadableStream({
+    start: (controller) => {
+      controller.enqueue('{"name":"text"}');
+      controller.close();
+    },
+  });
+  const init = { method: 'POST', headers: { 'content-type': 'application/json' }, body, duplex: 'half' as const };
+  const texts = new Request('http://lateral/items/tags', init);
+  await t.rejects(lateral.fetch(texts, { as: 'administrator' }), /stream of bytes/);
 });
 
 t.test(`${REQUESTS} random requests get the same bytes as over the port`, async (t) => {
@@ -387,6 +417,29 @@ t.test('a server of Node mounts it, below a path as well', async (t) => {
   });
   const late = await fetch(`${parsed.url}/items/tags`, { method: 'POST', headers, body: '{"name":"x"}' });
   t.match(await late.text(), /mount Lateral before body parsers/);
+});
+
+t.test('a server of Node without a handler for errors answers them', async (t) => {
+  const mounted = toNodeHandler(lateral);
+  const { url } = await listen(mounted);
+  const upgrade = { connection: 'upgrade', upgrade: 'websocket' };
+  t.match(await request({ url }, 'GET', '/websocket', { headers: upgrade }), {
+    status: 400,
+    text: /WebSockets need the port/,
+  });
+  t.match(await request({ url }, 'TRACE', '/server/ping'), { status: 405, text: /METHOD_NOT_ALLOWED/ });
+  const parsed = await listen(async (incoming, outgoing) => {
+    for await (const _ of incoming);
+    mounted(incoming, outgoing);
+  });
+  const late = await fetch(`${parsed.url}/items/tags`, { method: 'POST', body: '{}' });
+  t.equal(late.status, 500);
+  t.match(await late.text(), /mount Lateral before body parsers/);
+  const stopped = createLateral({ databaseUrl, logLevel: 'silent' });
+  await stopped.start({ listen: false });
+  await stopped.stop();
+  const gone = await listen(toNodeHandler(stopped));
+  t.equal((await fetch(`${gone.url}/server/ping`)).status, 503);
 });
 
 t.test('changes are reported, whichever program commits them', async (t) => {

@@ -67,7 +67,7 @@ async function callAll(events: readonly WriteEvent[], hooked: HookedWrite, write
   for (const event of events)
     for (const hook of extensions.hooks('afterWrite', event.collection)) {
       const tx = new TransactionItems(write.scopeOf(hook, open));
-      await extensions.run(hook, { ...contextOf(event, write), tx }, () => tx.close());
+      await extensions.run(hook, { ...contextOf(event, write), tx }, (isFailed) => tx.close(isFailed));
     }
   await settings.restore();
 }

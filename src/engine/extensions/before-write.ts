@@ -205,7 +205,7 @@ export class BeforeWrites {
         attempt,
         tx,
       };
-      const returned = await extensions.run(hook, context, () => tx.close());
+      const returned = await extensions.run(hook, context, (isFailed) => tx.close(isFailed));
       current = withSecretsOf(current, this.#checked(returned ?? context.payload, hook));
     }
     return current;
@@ -429,7 +429,9 @@ function plainCopy(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(plainCopy);
   const prototype: unknown = typeof value === 'object' ? Object.getPrototypeOf(value) : undefined;
   if (!isObject(value) || (prototype !== Object.prototype && prototype !== null))
-    throw new TypeError(`a payload cannot hold a ${typeof value === 'object' ? 'class instance' : typeof value}`);
+    throw new TypeError(
+      `a payload cannot hold ${typeof value === 'object' ? 'a class instance' : `a value of type ${typeof value}`}`,
+    );
   const named = operators.has(value) ? namedOperator(value) : null;
   if (named?.operator && !named.isMixed) return new Operated(named.operator, plainCopy(value[named.key]));
   return Object.fromEntries(

@@ -187,23 +187,29 @@ export class Extensions {
   async run<Context, Result>(
     hook: ExtensionCall<Context, Result>,
     context: Context,
-    settle: () => Promise<void> = async () => {},
+    settle: (isFailed: boolean) => Promise<void> = async () => {},
   ): Promise<Result> {
     const late = { message: `it did not end within ${this.timeoutMs} ms (EXTENSION_TIMEOUT)` };
     const outcome = await within(Promise.resolve(context).then(hook.call), this.timeoutMs, late).then(
       (result) => ({ result }),
       (error: unknown) => ({ error }),
     );
-    await settle();
+    await settle('error' in outcome);
     if ('error' in outcome) throw this.failure(outcome.error, hook);
     return outcome.result;
   }
 
   failure(error: unknown, place: Omit<ExtensionCall<never>, 'call'>): ServiceError {
-    const refusal = refusalOf(error);
-    if (refusal) return refusal;
     const { extension, kind: hook, collection } = place;
-    this.observe({ kind: 'extension-failed', extension, hook, collection, error });
+    let reason = error;
+    try {
+      const refusal = refusalOf(error);
+      if (refusal) return refusal;
+    } catch (unreadable) {
+      // A getter of what was thrown has thrown itself.
+      reason = unreadable;
+    }
+    this.observe({ kind: 'extension-failed', extension, hook, collection, error: reason });
     return serviceUnavailable('extension', 'An extension failed');
   }
 
@@ -266,12 +272,13 @@ function emptyBound(): Bound {
 export function refusalOf(error: unknown): ServiceError | null {
   if (error instanceof ServiceError) return error;
   if (!isRecord(error)) return null;
-  const { status, code } = error;
+  const { status, code, message } = error;
   if (typeof status !== 'number' || !Number.isInteger(status) || status < 400 || status > 499) return null;
   const extensions = error instanceof LateralError ? error.extensions : {};
   // The code of an extension is its own.
   const name = (typeof code === 'string' && /^[A-Z0-9_]{1,100}$/.test(code) ? code : 'REFUSED') as ErrorCode;
-  return new ServiceError(name, messageOf(error), extensions, status);
+  const text = typeof message === 'string' && message !== '' ? message : 'The request was refused.';
+  return new ServiceError(name, text, extensions, status);
 }
 
 /** The caller as hooks see it. */

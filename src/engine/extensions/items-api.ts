@@ -65,6 +65,7 @@ export function withHandledErrors<Row extends object>(items: Items<Row>): Items<
 
 function checkedQuery(query: unknown): ItemsQuery {
   if (!isObject(query)) throw invalidQuery('"query" must be an object');
+  if (query['export'] !== undefined) throw invalidQuery('"export" answers a file: use "fetch" for it');
   return query;
 }
 

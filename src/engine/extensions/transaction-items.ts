@@ -47,6 +47,7 @@ export class TransactionItems implements HookTransaction {
   /** The error after which the whole transaction is run again or has ended, whatever the hook makes of it. */
   fatal: { readonly error: unknown } | null = null;
   #isClosed = false;
+  #isAbandoned = false;
   #scope: TransactionScope | null = null;
   #running: Promise<unknown> = Promise.resolve();
   readonly #inOrder = createSequence();
@@ -59,6 +60,7 @@ export class TransactionItems implements HookTransaction {
     { as = 'caller', hooks = true }: { readonly as?: As | 'caller'; readonly hooks?: boolean } = {},
   ): Items<Row> {
     const items = itemsApi<Row>(collection, <Data>(call: ItemsCall) => {
+      if (this.#isClosed) throw ended();
       const done = this.#inOrder(() => this.#run<Data>(call, as, hooks));
       this.#running = done.catch(() => {});
       return done;
@@ -66,16 +68,19 @@ export class TransactionItems implements HookTransaction {
     return withHandledErrors(items);
   }
 
-  /** Resolves when the call that runs has ended: the transaction must not end before. */
-  async close(): Promise<void> {
+  /** Resolves when all calls have ended, those that nobody awaits too. After a failure, calls that have not begun are dropped. */
+  async close(isFailed: boolean): Promise<void> {
     this.#isClosed = true;
+    this.#isAbandoned = isFailed;
     await this.#running;
     if (this.fatal) throw this.fatal.error;
   }
 
   /** A failed call is undone alone: the hook may catch its error and go on. */
   async #run<Data>(call: ItemsCall, as: As | 'caller', hooks: boolean): Promise<Data> {
-    if (this.#isClosed) throw invalidQuery('The transaction of this call has ended: await each call of "tx"');
+    if (this.#isAbandoned) throw ended();
+    // The transaction begins again, or is undone.
+    if (this.fatal) throw this.fatal.error;
     this.#scope ??= await this.open();
     const { session, asError, writer, callerOf } = this.#scope;
     const caller = as === 'caller' ? writer.caller : await callerOf(as);
@@ -109,6 +114,10 @@ export class TransactionItems implements HookTransaction {
         : await writeIn(hooks ? scope : { ...scope, writes: scope.writes.withoutHooks() }, { ...call, method }, caller);
     return parseOwnJson<{ data: Data }>(body === null ? '{"data":null}' : String(body)).data;
   }
+}
+
+function ended(): Error {
+  return invalidQuery('The transaction of this call has ended: await each call of "tx"');
 }
 
 async function readIn(
