@@ -237,7 +237,7 @@ export const OPTIONS = {
   MAX_JSON_QUERY_DEPTH: integer('10', 1, 100, 'Steps that a path into a JSON value may have'),
   MAX_QUERY_COST: optional(
     wholeNumber(1, 2_147_483_647),
-    "Highest cost of a query as PostgreSQL's planner estimates it; if not set, unlimited",
+    "Highest cost of a read, and of the query that selects the items of a change, as PostgreSQL's planner estimates it; if not set, unlimited",
   ),
   DIRECTUS_COMPATIBILITY: boolean(
     'false',

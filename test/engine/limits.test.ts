@@ -1,8 +1,11 @@
 /** Every limit answers 400 and names itself; what stays within it is served. */
 import t from 'tap';
+import { createLateral, defineExtension } from '../../src/index.js';
 import { inForce, makeCaller } from '../support/callers.js';
 import {
+  ADMIN_TOKEN,
   type Answer,
+  connectSql,
   createLibrary,
   get,
   request,
@@ -215,6 +218,59 @@ t.test('MAX_QUERY_COST', async (t) => {
     '"The estimated cost of the query is above the limit of 2000"',
     'the figure tells of hidden rows',
   );
+});
+
+t.test('MAX_QUERY_COST of the query that selects the items of a change', async (t) => {
+  const url = await createLibrary(server, 'costly_changes');
+  const sql = connectSql(url);
+  t.teardown(() => sql.end());
+  await sql.unsafe(`
+    create table events (id serial primary key, kind text, at integer);
+    insert into events (kind, at) select 'old', n from generate_series(1, 20000) n;
+    create index on events (at);
+    analyze events`);
+  const reading = defineExtension({
+    name: 'reading',
+    beforeWrite: {
+      tags: async ({ tx }) => void (await tx.items('events').read({ filter: { kind: { _eq: 'none' } } })),
+    },
+  });
+  const service = createLateral(
+    {
+      databaseUrl: url,
+      port: 0,
+      logLevel: 'silent',
+      adminToken: ADMIN_TOKEN,
+      maxQueryCost: 100,
+      databaseWritePoolSize: 1,
+    },
+    { extensions: [reading] },
+  );
+  await service.start();
+  t.teardown(() => service.stop());
+  const send = (method: string, path: string, given: object): Promise<Answer> => {
+    const body = JSON.stringify(given);
+    const headers = { 'content-type': 'application/json', 'content-length': String(body.length) };
+    return request(service, method, path, { headers, body });
+  };
+  const data = { kind: 'changed' };
+  const costly = { filter: { kind: { _eq: 'none' } } };
+  const cheap = { filter: { at: { _eq: 7 } } };
+  for (const again of ['first', 'second']) {
+    names(t, await send('PATCH', '/items/events', { query: costly, data }), 'MAX_QUERY_COST', `PATCH ${again}`);
+    names(t, await send('DELETE', '/items/events', { query: costly }), 'MAX_QUERY_COST', `DELETE ${again}`);
+    const operations = [
+      { method: 'PATCH', path: '/items/events/1', body: data },
+      { method: 'PATCH', path: '/items/events', body: { query: costly, data } },
+    ];
+    names(t, await send('POST', '/transactions', { operations }), 'MAX_QUERY_COST', `a transaction ${again}`);
+    names(t, await send('POST', '/items/tags', { name: again }), 'MAX_QUERY_COST', `a read of a hook ${again}`);
+  }
+  t.strictSame([...(await sql`select count(*)::int from events where kind = 'changed'`)], [{ count: 0 }]);
+  t.equal((await send('PATCH', '/items/events', { query: cheap, data })).status, 200);
+  t.equal((await send('PATCH', '/items/events', { keys: [1, 2, 3], data })).status, 200);
+  t.strictSame([...(await sql`select count(*)::int from events where kind = 'changed'`)], [{ count: 4 }]);
+  t.equal((await send('DELETE', '/items/events', { query: cheap })).status, 204);
 });
 
 t.test('STREAM_ABOVE: pages of a cursor are no streams', async (t) => {

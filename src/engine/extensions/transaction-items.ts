@@ -132,7 +132,13 @@ async function readIn(
   const caller = await reads.conditioned(query, given, client);
   const compiled = reads.compile(query, caller, { client });
   if (compiled.stream) throw invalidQuery('A transaction cannot stream a list: set a smaller "limit"');
-  const cell = await reads.cellIn(session, { query, compiled, caller, inDatabase: seenBy(writer), origin: client });
+  const cell = await reads.affordableCellIn(session, {
+    query,
+    compiled,
+    caller,
+    inDatabase: seenBy(writer),
+    origin: client,
+  });
   if (cell === null) throw forbidden();
   return cell;
 }

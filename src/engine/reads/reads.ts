@@ -6,7 +6,8 @@ import { LRUCache } from 'lru-cache';
 import type { CallerSettings, DatabaseCaller } from '../../access/database-caller.js';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
-import { invalidQuery, raisedError, ServiceError, Undisclosed } from '../../base/errors.js';
+import { invalidQuery, ServiceError } from '../../base/errors.js';
+import { parseOwnJson } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import { fromDatabase } from '../../base/sqlstate.js';
 import { runSteps, type Steps } from '../../base/time-slices.js';
@@ -44,6 +45,7 @@ import { NO_CLIENT, type RequestClient, type RequestOrigin } from '../stages.js'
 import { StatementCache, type StatementCacheLimits } from '../statement-cache.js';
 import type { Writer } from '../writer.js';
 import { type CompiledRead, compileShape, type ReadQuery, type SelectionPurpose } from './compiled-read.js';
+import { DatabaseRefusals } from './database-refusals.js';
 import type { ExplainedPlan } from './generic-plan.js';
 import { PlanChoices, type UnevenShape } from './plan-choices.js';
 import { refusedInQuery } from './refused-values.js';
@@ -360,8 +362,25 @@ export class Reads {
   }
 
   /** The cell of a read inside the transaction of a write: with the settings of the caller, or as the service if it reads its tables. */
-  async cellIn(session: Session, read: PreparedRead, statement = read.compiled.statement): Promise<Buffer | null> {
-    const run = (): Promise<Buffer | null> => cellOf(this.bind(read, statement), session);
+  cellIn(session: Session, read: PreparedRead, statement = read.compiled.statement): Promise<Buffer | null> {
+    return this.#inSession(session, read, () => cellOf(this.bind(read, statement), session));
+  }
+
+  /** Reads that a request names, and selections of writes: their estimated cost is limited. */
+  async affordableCellIn(session: Session, read: PreparedRead): Promise<Buffer | null> {
+    const { cost } = this.limits;
+    if (cost !== null && !this.#affordable.has(read.compiled))
+      await this.#checkCost(read, cost, () => this.#inSession(session, read, () => this.#planIn(session, read)));
+    return this.cellIn(session, read);
+  }
+
+  /** Another connection would wait for one while this one is held. */
+  async #planIn(session: Session, read: PreparedRead): Promise<Explanation['plan']> {
+    const { text, parameters } = this.bind(read);
+    return parseOwnJson(String(await session.cell(`explain (format json) ${text}`, parameters, false)));
+  }
+
+  async #inSession<Result>(session: Session, read: PreparedRead, run: () => Promise<Result>): Promise<Result> {
     if (this.services.callers === null) return run();
     if (read.compiled.callerScope() === 'system') return session.asService(run);
     const settings = this.settingsOf(read);
@@ -463,7 +482,8 @@ export class Reads {
             compiled: this.compile(query, caller, { selectedFor: read.compiled.selectedFor }),
           };
         const { cost } = this.limits;
-        if (cost !== null && !this.#affordable.has(current.compiled)) await this.#checkCost(current, cost);
+        if (cost !== null && !this.#affordable.has(current.compiled))
+          await this.#checkCost(current, cost, async () => (await this.#explain(current, false)).plan);
         return send(current, attempt);
       },
       {
@@ -488,7 +508,7 @@ export class Reads {
   }
 
   /** By the plan for the values of the request: what one of them costs says nothing of the others. */
-  async #checkCost(read: PreparedRead, limit: number): Promise<void> {
+  async #checkCost(read: PreparedRead, limit: number, explain: () => Promise<Explanation['plan']>): Promise<void> {
     const { compiled, query, caller } = read;
     const settings = this.settingsOf(read);
     // The policies of row-level security are part of the plan, and may be others for another caller.
@@ -497,7 +517,7 @@ export class Reads {
     const bound = bind(compiled.statement.parameters, query.values, caller);
     const values = JSON.stringify([settings?.digest, ...bound]);
     if (!isOneForAll && cached.has(values)) return;
-    const { plan } = await this.#explain(read, false);
+    const plan = await explain();
     const cost = plan?.[0].Plan['Total Cost'] ?? 0;
     if (cost > limit) {
       // The estimate counts all rows, also those that a rule hides.
@@ -541,35 +561,6 @@ function useOf({ result, statement }: CompiledRead): 'key' | 'query' {
 
 function isUneven(compiled: CompiledRead): compiled is CompiledRead & UnevenShape {
   return compiled.uneven !== null;
-}
-
-/** After this number of different refusals no more are logged. */
-const MAX_LOGGED_REFUSALS = 1_000;
-
-/**
- * The database's own words when it refuses, such as the table whose right is missing. They go to the log, once, and to administrators;
- * other callers get the error without them.
- */
-export class DatabaseRefusals {
-  readonly #logged = new Set<string>();
-
-  constructor(
-    private readonly observe: Observer,
-    private readonly raisedStatuses: boolean,
-  ) {}
-
-  /** The error as the caller may see it. */
-  to(caller: Pick<Identity, 'administrator'>, error: unknown): unknown {
-    if (this.raisedStatuses && error instanceof ServiceError && error.raised) return raisedError(error.raised, error);
-    if (!(error instanceof Undisclosed)) return error;
-    const { code, message, extensions, detail } = error;
-    if (!this.#logged.has(detail) && this.#logged.size < MAX_LOGGED_REFUSALS) {
-      this.#logged.add(detail);
-      this.observe({ kind: 'database-refused', detail });
-    }
-    if (!caller.administrator) return error;
-    return new ServiceError(code, `${message} The database says: ${detail}.`, { ...extensions, detail });
-  }
 }
 
 /** Results that were read in one database snapshot. */

@@ -398,7 +398,7 @@ export class WriteCompiler {
     // The session plans once for all values, which may be wrong for the values of this query.
     if (compiled.uneven) await session.setPlanMode('force_custom_plan');
     const read = { query, compiled, caller, inDatabase: seenBy(writer), origin: client };
-    const cell = await this.#reads.cellIn(session, read);
+    const cell = await this.#reads.affordableCellIn(session, read);
     if (compiled.uneven) await session.setPlanMode('force_generic_plan');
     client.staged('execute');
     const data = rowsOfAnswer(cell?.toString() ?? '{"data":[]}');
