@@ -22,13 +22,7 @@ const MAX_BATCH_LENGTH = 262_144;
 /** Milliseconds for which a caller whose write failed or held up a batch writes alone, and how many callers are remembered. */
 const ALONE_MS = 10_000;
 const MAX_ALONE = 10_000;
-/** A batch does not wait for a row that another transaction holds. */
-const LOCK_TIMEOUT = {
-  text: "select pg_catalog.set_config('lock_timeout', '50ms', true)",
-  parameters: [],
-  prepare: true,
-} as const;
-
+/** The code of the error if a batch has waited too long for a lock: its statement limits the time. */
 const LOCK_NOT_AVAILABLE = '55P03';
 
 /** A flat write of one request. */
@@ -227,7 +221,7 @@ async function runBatch(session: Session, pending: readonly Pending[]): Promise<
       arrayLiteral(pending.map(({ write }) => write.statement.parameters[position] ?? null)),
     ),
   };
-  await session.runBatch([LOCK_TIMEOUT], batch, (number, body) => answers.push([number, body]));
+  await session.runBatch(batch, (number, body) => answers.push([number, body]));
   return answers;
 }
 

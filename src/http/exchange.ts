@@ -339,7 +339,7 @@ export class Exchange {
     if (!isJson(contentType)) throw unsupportedMediaType(mediaType(contentType), 'Content-Type header');
     const read = (): unknown => {
       if (this.aborted) throw invalidPayload('The client disconnected');
-      return parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
+      return parse(UTF8.decode(body));
     };
     try {
       return body.length < LARGE_BODY_BYTES ? read() : await largeBodies.run(this.address, read);
@@ -379,6 +379,8 @@ export class Exchange {
     });
   }
 }
+
+const UTF8 = new TextDecoder('utf-8', { fatal: true });
 
 const EVENT_STREAM = 'text/event-stream';
 

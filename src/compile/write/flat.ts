@@ -70,6 +70,12 @@ const [TAKEN, MADE] = [alias('p'), alias('m')] as const;
 const ALL_WRITTEN = sql` where case when (select count(*) from ${WRITTEN}) = (select count(*) from ${SETS}) then true
   else service_raise('missing') end`;
 
+/**
+ * Limits how long a batch waits for a lock: the rows of others are written without it. It is part of the statement, because a statement
+ * of its own takes PostgreSQL as long as a row. The lists are read before any row is locked or written.
+ */
+const WAIT_LIMITED = sql`(select set_config('lock_timeout', '50ms', true)) is not null`;
+
 /** A flat write as a statement, and the same for many rows. */
 export interface FlatStatement {
   readonly statement: Statement;
@@ -281,11 +287,12 @@ function compileBatch(
 ): Statement {
   const known = single.parameters.map((each) => JSON.stringify(each));
   const column = (slot: number): Fragment => alias(`v${slot}`);
-  const bound = (fragment: Fragment): Fragment =>
-    substitute(fragment, (each) => sql`${SETS}.${column(known.indexOf(JSON.stringify(each)))}`);
+  const listed = (each: Parameter): Fragment => sql`${SETS}.${column(known.indexOf(JSON.stringify(each)))}`;
+  const bound = (fragment: Fragment): Fragment => substitute(fragment, listed);
   const lists = known.map((_, slot) => sql`(select ${parameter({ kind: 'text', slot })}::text[])`);
   const sets = sql`${SETS} as materialized (select *
-    from ${unnest(lists)} with ordinality as ${alias('x')} (${commaList([...known.map((_, slot) => column(slot)), NUMBER])}))`;
+    from ${unnest(lists)} with ordinality as ${alias('x')} (${commaList([...known.map((_, slot) => column(slot)), NUMBER])})
+    where ${WAIT_LIMITED})`;
   const { collection, verb } = node;
   const table = sql`${tableName(collection)} ${verb === 'insert' ? sql`as ` : nothing}${TABLE_ROW}`;
   const joined = sql` join ${SETS} on ${SETS}.${NUMBER} = ${WRITTEN}.${NUMBER}`;
@@ -304,9 +311,10 @@ function compileBatch(
             where ${bound(hasKey(collection))} returning ${parts.returning}, ${SETS}.${NUMBER})`,
         ];
   const logged = record(node, log, { joined, isOne: false }).map(bound);
+  const shownFrom = statement(body).parameters.length > 0 ? joined : nothing;
   return statement(
     sql`with ${join([sets, ...steps, ...logged], sql`, `)}
-      select ${WRITTEN}.${NUMBER}, ${bound(body)} from ${WRITTEN}${joined}${verb === 'insert' ? sql`${ALL_WRITTEN}${andAdvanced(node, sql` and `)}` : nothing}`,
+      select ${WRITTEN}.${NUMBER}, ${bound(body)} from ${WRITTEN}${shownFrom}${verb === 'insert' ? sql`${ALL_WRITTEN}${andAdvanced(node, sql` and `)}` : nothing}`,
   );
 }
 

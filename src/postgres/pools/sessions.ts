@@ -269,16 +269,10 @@ export class Session implements Pooled {
     return cells;
   }
 
-  /** Runs one statement after its settings. Its rows have a number and a cell. */
-  runBatch(
-    settings: readonly BoundStatement[],
-    batch: BoundStatement,
-    onRow: (number: number, cell: Buffer | null) => void,
-  ): Promise<void> {
-    return this.#runTogether([
-      ...settings.map(asSetting),
-      { ...batch, showsWrite: true, columns: 2 as const, row: (number, cell) => onRow(number, copyBorrowed(cell)) },
-    ]);
+  /** Runs a statement whose rows have a number and a cell. */
+  runBatch(batch: BoundStatement, onRow: (number: number, cell: Buffer | null) => void): Promise<void> {
+    const row = (number: number, cell: Buffer | null): void => onRow(number, copyBorrowed(cell));
+    return this.#runTogether([{ ...batch, showsWrite: true, columns: 2, row }]);
   }
 
   #runTogether(statements: readonly Omit<WireQuery, 'end'>[]): Promise<void> {
