@@ -4,6 +4,7 @@
  * none, a request pays for one comparison. A request that is recorded is kept as it is, and many lines are written at once. If the requests
  * come so fast that this takes more than a small part of a processor, a random part of them is recorded.
  */
+import { isUtf8 } from 'node:buffer';
 import { performance } from 'node:perf_hooks';
 import type { Identity } from '../access/identity.js';
 import { shapeDigest } from '../batching/shape-stats.js';
@@ -309,14 +310,15 @@ interface Measured {
 /** The rest of a line after the time and the shape. Built as text, because that takes half the time of an object. */
 function endOf(request: AnsweredRequest, { status, ms }: Measured, names: SecretNames): string {
   const { method, route, identity, sentBytes } = request;
-  const body = bodyOf(request);
-  const omitted = omissionOf(request, body, names);
+  const unread = unreadBody(request);
+  const body = unread === null ? bodyOf(request) : '';
+  const omitted = omissionOf(request, body, names) ?? unread ?? callerOmission(request);
   let line = method === 'GET' ? ',"method":"GET"' : `,"method":${JSON.stringify(method)}`;
   if (omitted !== null) line += `,"route":${JSON.stringify(route)},"omitted":"${omitted}"`;
   else {
     const { path, queryString } = request;
     line += `,"path":${JSON.stringify(queryString === '' ? path : `${path}?${queryString}`)}`;
-    if (body !== null && body !== '') line += `,"body":${JSON.stringify(body)}`;
+    if (body !== '') line += `,"body":${JSON.stringify(body)}`;
     const { prefer, accept } = request.headers;
     if (prefer !== '' && PREFERENCES.test(prefer)) line += `,"prefer":${JSON.stringify(prefer)}`;
     // GraphQL answers errors with other statuses to clients that name application/json.
@@ -338,11 +340,12 @@ function listOf(part: string): RegExp {
   return new RegExp(`^${part}(?:[;,]\\s*${part})*$`);
 }
 
-function omissionOf(request: AnsweredRequest, body: string | null, names: SecretNames): Omission | null {
-  const { method, route, path, queryString, identity } = request;
-  const omission = names.omissionOf({ method, route, path, queryString, body: body ?? '' });
-  if (omission !== null) return omission;
-  if (body === null) return request.hasJsonBody ? 'large' : 'body';
+function omissionOf(request: AnsweredRequest, body: string, names: SecretNames): Omission | null {
+  const { method, route, path, queryString } = request;
+  return names.omissionOf({ method, route, path, queryString, body });
+}
+
+function callerOmission({ identity }: AnsweredRequest): Omission | null {
   if (identity === null) return 'caller';
   return identity.share === undefined ? null : 'share';
 }
@@ -355,11 +358,18 @@ function isWrite({ method, route, isWrite }: AnsweredRequest): boolean {
   return isWrite || method !== 'POST' || !MAY_READ.has(route);
 }
 
-/** Returns null if the body cannot be recorded. */
-function bodyOf({ received, hasJsonBody, method }: AnsweredRequest): string | null {
-  if (method === 'GET' || method === 'HEAD') return '';
-  if (!hasJsonBody || (received !== null && received.length > MAX_BODY_BYTES)) return null;
-  return received === null ? '' : received.toString('utf8');
+/** Why a body cannot be recorded, or null if it can. Bytes that are no text would become others in a replay. */
+function unreadBody(request: AnsweredRequest): Omission | null {
+  const { method, received, hasJsonBody } = request;
+  if (method === 'GET' || method === 'HEAD') return null;
+  if (!hasJsonBody) return 'body';
+  if (received === null) return null;
+  if (received.length > MAX_BODY_BYTES) return 'large';
+  return isUtf8(received) ? null : 'body';
+}
+
+function bodyOf({ method, received }: AnsweredRequest): string {
+  return method === 'GET' || method === 'HEAD' || received === null ? '' : received.toString('utf8');
 }
 
 function stagesOf(times: readonly number[]): string {

@@ -67,6 +67,15 @@ t.test('at usual rates every request is recorded, with its figures', async (t) =
   t.equal(recorder.current, null, 'the last pull ends it');
 });
 
+t.test('a body that is no text is not recorded', async (t) => {
+  recorder.pull(recordingOf('bytes'));
+  const post = { ...requestOf('/items/tags'), method: 'POST', route: '/items/:collection', hasJsonBody: true };
+  for (const received of [Buffer.from('{"name":"\xff"}', 'latin1'), Buffer.alloc(70_000, ' ')])
+    recorder.add({ ...post, received }, 400, recorder.draw());
+  const { lines } = recorder.pull({ ...recordingOf('bytes'), isLast: true });
+  t.match(recordedIn(lines), [{ omitted: 'body' }, { omitted: 'large' }]);
+});
+
 t.test('an even part of requests that come too fast is recorded, and the others are counted', async (t) => {
   recorder.pull(recordingOf('fast'));
   recorder.pull(recordingOf('tenth', 0.1));
