@@ -167,19 +167,33 @@ function capacityOf(steps: readonly Step[], kept: number): Capacity {
 }
 
 /** Compared with the rates that the service kept easily. */
-function overloadOf(step: Step, steps: readonly Step[]): Overload {
-  const kept = steps.filter(({ isKept }) => isKept);
-  const low = Math.min(...(kept.length > 0 ? kept : [step]).map(activePerRequest));
+export function overloadOf(step: Step, steps: readonly Step[]): Overload {
+  const low = activePerRequest(easySteps(step, steps));
   return {
     load: step.load,
-    slowdown: activePerRequest(step) / Math.max(0.001, low),
+    slowdown: activePerRequest([step]) / Math.max(0.001, low),
     isClientLate: isClientLate(step),
   };
 }
 
-/** Milliseconds of PostgreSQL per request. */
-function activePerRequest({ load, figures }: Step): number {
-  return (load.activeStatements * 1_000) / Math.max(figures.perSecond, 1);
+/** The share of the highest rate below which the service has reserves. */
+const EASY_SHARE = 0.5;
+
+function easySteps(step: Step, steps: readonly Step[]): readonly Step[] {
+  const kept = steps.filter(({ isKept }) => isKept);
+  const most = EASY_SHARE * Math.max(...kept.map(({ perSecond }) => perSecond));
+  const easy = kept.filter(({ perSecond }) => perSecond <= most);
+  return [easy, kept, [step]].find(({ length }) => length > 0) ?? [];
+}
+
+/**
+ * Milliseconds of PostgreSQL per request, of all steps together: a session reports its time once a second, so the share of one
+ * short step may be far too small.
+ */
+function activePerRequest(steps: readonly Step[]): number {
+  const active = steps.reduce((sum, { load }) => sum + load.activeStatements, 0);
+  const requests = steps.reduce((sum, { figures }) => sum + figures.perSecond, 0);
+  return (active * 1_000) / Math.max(requests, 1);
 }
 
 const POOL_OPTIONS: Readonly<Record<string, string>> = {

@@ -1,6 +1,6 @@
 /** The resource that is named for a load: by what reached its limit, not by what followed from that. */
 import t from 'tap';
-import { exhaustedBy, type Overload } from '../../src/traffic/capacity.js';
+import { exhaustedBy, type Overload, overloadOf, type Step } from '../../src/traffic/capacity.js';
 import type { LoadFigures } from '../../src/traffic/load-samples.js';
 
 const UNLIMITED = { limit: null, throttled: 0 };
@@ -147,4 +147,27 @@ t.test('the reason has the share of other programs', async (t) => {
   const load = { ...QUIET, machine: { processors: 2, idle: 0 }, busiestThread: 1, threadProcessor: 0.4 };
   const { reason } = exhaustedBy({ load, slowdown: 1, isClientLate: false });
   t.match(reason, /^the machine is busy with other programs: 85 % of its processors/);
+});
+
+/** PostgreSQL takes so many milliseconds for a request. */
+function stepOf(perSecond: number, isKept: boolean, milliseconds: number): Step {
+  const latency = { p50: 1, p90: 1, p99: 1, 'p99.9': 1 };
+  const figures = { requests: perSecond, perSecond, latency, errors: 0, different: 0, causes: {}, lateness: latency };
+  const load = { ...QUIET, activeStatements: (milliseconds * perSecond) / 1_000 };
+  return { perSecond, isKept, isScarce: false, figures, load };
+}
+
+t.test('one short step with too little time of PostgreSQL does not make the others slow', async (t) => {
+  const missed = stepOf(1_600, false, 0.2);
+  const kept = [stepOf(100, true, 0.01), stepOf(200, true, 0.2), stepOf(400, true, 0.2), stepOf(800, true, 0.2)];
+  const { slowdown } = overloadOf(missed, [...kept, missed]);
+  t.ok(slowdown > 0.9 && slowdown < 1.3, `${slowdown} times as long`);
+});
+
+t.test('statements are compared with those at low rates', async (t) => {
+  const missed = stepOf(900, false, 3);
+  const { slowdown } = overloadOf(missed, [stepOf(400, true, 1), stepOf(800, true, 2), missed]);
+  t.equal(slowdown, 3);
+  t.equal(overloadOf(stepOf(900, false, 6), [stepOf(800, true, 2)]).slowdown, 3, 'without a low rate');
+  t.equal(overloadOf(missed, [missed]).slowdown, 1, 'with itself if no rate was kept');
 });
