@@ -72,6 +72,7 @@ const LONGEST = [
   'import',
   'snapshot-command',
   'plan-checks',
+  'recording-files',
   'system-schema',
   'websocket',
   'compression',

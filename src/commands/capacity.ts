@@ -1,12 +1,12 @@
 /** `lateral capacity`: the highest rate of recorded traffic that a service serves within limits, and what limits it. */
 import { UsageError } from '../base/errors.js';
 import { type Capacity, findCapacity, type Step } from '../traffic/capacity.js';
-import { counted, parseCount, parseDuration, parseRate, parseServiceLimits } from '../traffic/limits.js';
+import { counted, parseConstantRate, parseCount, parseDuration, parseServiceLimits } from '../traffic/limits.js';
 import { prepareReplay } from '../traffic/replay.js';
 import { milliseconds } from '../traffic/report.js';
 import { checkTarget } from '../traffic/target.js';
 import { readFileOperand, readOwnOptions, readTarget } from './own-options.js';
-import { CONNECTIONS, INTERRUPTED, readRecording } from './replay.js';
+import { CONNECTIONS, checkReplayable, INTERRUPTED, readRecording } from './replay.js';
 
 const CAPACITY_HELP = `Usage: lateral capacity FILE --url URL --token TOKEN --slo p99=50ms,errors=0.1% [--step 5s] [--json]
 
@@ -46,18 +46,17 @@ async function capacity(words: readonly string[]): Promise<void> {
   const limits = parseServiceLimits(options.required('slo'));
   const stepMs = parseDuration('--step', options.value('step') ?? '5s');
   if (stepMs < MIN_STEP_MS) throw new UsageError('--step must be at least 1s');
-  const first = options.value('from') === null ? null : parseRate(options.required('from'));
-  if (first?.kind === 'factor') throw new UsageError('--from must be a rate such as 50/s');
+  const from = options.value('from');
+  const first = from === null ? null : parseConstantRate('--from', from);
   const connections = parseCount('--connections', options.value('connections') ?? '64', CONNECTIONS);
   const writes = options.has('writes');
   const traffic = await readRecording(file);
   await checkTarget(target);
   const prepared = await prepareReplay(traffic, [target], writes);
-  if (prepared.requests.length === 0)
-    throw new UsageError(`${file} has no requests that can be replayed${writes ? '' : ' without --writes'}`);
+  checkReplayable(file, prepared);
   const stopped = new AbortController();
   process.once('SIGINT', () => stopped.abort());
-  const firstRate = first?.perSecond ?? (prepared.requests.length * 1_000) / Math.max(1, traffic.milliseconds);
+  const firstRate = first ?? (prepared.requests.length * 1_000) / Math.max(1, traffic.milliseconds);
   const settings = { limits, stepMs, connections, writes, firstRate, onStep: showStep, signal: stopped.signal };
   const found = await findCapacity(prepared, target, settings);
   console.log(options.has('json') ? jsonOf(found) : textOf(found));

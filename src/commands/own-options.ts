@@ -44,7 +44,7 @@ export function readOwnOptions(command: string, words: readonly string[], kinds:
       has: (name) => values[name] === true,
     };
   } catch (error) {
-    return fail(messageOf(error).split('. ')[0] ?? '');
+    return fail(messageOf(error).split(/\.\s/)[0] ?? '');
   }
 }
 

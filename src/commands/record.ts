@@ -1,11 +1,11 @@
 /** `lateral record`: the traffic of a running service, in a file. */
 import { createWriteStream } from 'node:fs';
-import { rename, rm } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
 import { StartError, UsageError } from '../base/errors.js';
 import { isRecord, messageOf, parseOwnJson, propertiesOf } from '../base/narrow.js';
+import { replaceFile } from '../base/replace-file.js';
 import { counted, parseDuration } from '../traffic/limits.js';
 import { Redactor } from '../traffic/redact.js';
 import { ask, type Target } from '../traffic/target.js';
@@ -144,18 +144,12 @@ function messageIn(text: string): string {
   }
 }
 
-/** The file appears when it is complete. */
 async function write(file: string, traffic: Traffic, redactor: Redactor | null): Promise<void> {
-  const partial = `${file}.partial`;
   try {
-    await pipeline(
-      Readable.from(linesOf(traffic, redactor)),
-      createGzip(),
-      createWriteStream(partial, { mode: 0o600 }),
+    await replaceFile(file, (path) =>
+      pipeline(Readable.from(linesOf(traffic, redactor)), createGzip(), createWriteStream(path, { mode: 0o600 })),
     );
-    await rename(partial, file);
   } catch (error) {
-    await rm(partial, { force: true });
     throw new StartError(`${file} cannot be written: ${messageOf(error)}`);
   }
 }

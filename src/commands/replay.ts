@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { StartError, UsageError } from '../base/errors.js';
 import { messageOf } from '../base/narrow.js';
 import { checkLimits, counted, parseCount, parseDuration, parseRate, parseServiceLimits } from '../traffic/limits.js';
-import { type Progress, prepareReplay, replay as replayTraffic } from '../traffic/replay.js';
+import { type PreparedReplay, type Progress, prepareReplay, replay as replayTraffic } from '../traffic/replay.js';
 import { isWithinLimits, jsonOf, junitOf, milliseconds, tableOf } from '../traffic/report.js';
 import { pageOf } from '../traffic/report-page.js';
 import { checkTarget, parseTarget } from '../traffic/target.js';
@@ -61,8 +61,7 @@ async function replay(words: readonly string[]): Promise<void> {
   if (factor !== 1) console.error(`--rate ${factor}x has the rate of the service`);
   for (const each of targets) await checkTarget(each);
   const prepared = await prepareReplay(traffic, targets, settings.writes);
-  if (prepared.requests.length === 0)
-    throw new UsageError(`${file} has no requests that can be replayed${settings.writes ? '' : ' without --writes'}`);
+  checkReplayable(file, prepared);
   const stopped = new AbortController();
   process.once('SIGINT', () => stopped.abort());
   const result = await replayTraffic(prepared, { ...settings, onProgress: showProgress(), signal: stopped.signal });
@@ -83,7 +82,7 @@ export const CONNECTIONS = [1, 1_000] as const;
 function readSettings(options: OwnOptions) {
   const length = options.value('for');
   return {
-    rate: parseRate(options.value('rate') ?? '1x'),
+    rate: parseRate('--rate', options.value('rate') ?? '1x'),
     milliseconds: length === null ? null : parseDuration('--for', length),
     writes: options.has('writes'),
     connections: parseCount('--connections', options.value('connections') ?? '64', CONNECTIONS),
@@ -99,6 +98,12 @@ export async function readRecording(file: string): Promise<Traffic> {
   if (dropped > 0) console.error(`${file} lacks ${counted(dropped, 'request')}, which the service could not keep`);
   if (header.sample < 1) console.error(`${file} is a sample of ${header.sample} of all requests`);
   return traffic;
+}
+
+/** Throws if nothing is left to send. */
+export function checkReplayable(file: string, { requests, omitted }: PreparedReplay): void {
+  if (requests.length > 0) return;
+  throw new UsageError(`${file} has no requests that can be replayed${'write' in omitted ? ' without --writes' : ''}`);
 }
 
 async function writeReport(file: string | null, text: () => string): Promise<void> {

@@ -9,16 +9,30 @@ export type Rate =
   | { readonly kind: 'factor'; readonly factor: number }
   | { readonly kind: 'constant'; readonly perSecond: number };
 
-export function parseRate(text: string): Rate {
+export function parseRate(option: string, text: string): Rate {
+  const rate = readRate(text);
+  if (rate === null)
+    throw new UsageError(`${option} must be a factor such as 2x, or a rate such as 500/s, not "${text}"`);
+  return rate;
+}
+
+/** In requests per second. */
+export function parseConstantRate(option: string, text: string): number {
+  const rate = readRate(text);
+  if (rate?.kind !== 'constant') throw new UsageError(`${option} must be a rate such as 50/s, not "${text}"`);
+  return rate.perSecond;
+}
+
+function readRate(text: string): Rate | null {
   const [, number = '', unit = ''] = /^(\d{1,7}(?:\.\d{1,4})?)(x|\/s)$/.exec(text) ?? [];
   const value = Number(number);
-  if (value <= 0) throw new UsageError(`--rate must be a factor such as 2x, or a rate such as 500/s, not "${text}"`);
+  if (value <= 0) return null;
   return unit === 'x' ? { kind: 'factor', factor: value } : { kind: 'constant', perSecond: value };
 }
 
 /** E.g. `1 request`, `2 requests`. */
-export function counted(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+export function counted(count: number, noun: string, plural = `${noun}s`): string {
+  return `${count} ${count === 1 ? noun : plural}`;
 }
 
 const { parse: parseMilliseconds } = duration('', '');

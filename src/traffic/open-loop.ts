@@ -3,7 +3,7 @@
  * would have waited longest (coordinated omission). Here a schedule says when each request is due, and its latency begins then, even if
  * all connections are busy. Each connection has one request at a time.
  */
-import { connect as connectTcp, type Socket } from 'node:net';
+import { connect as connectTcp, isIP, type Socket } from 'node:net';
 import { setImmediate as nextTurn, setTimeout as wait } from 'node:timers/promises';
 import { connect as connectTls } from 'node:tls';
 
@@ -208,7 +208,7 @@ export class OpenLoop<Request extends Sending> {
 function openSocket({ protocol, hostname, port }: URL): Socket {
   const host = hostname.replace(/^\[|\]$/g, '');
   if (protocol !== 'https:') return connectTcp({ host, port: Number(port || 80), noDelay: true });
-  const socket = connectTls({ host, port: Number(port || 443), servername: host });
+  const socket = connectTls({ host, port: Number(port || 443), ...(isIP(host) ? {} : { servername: host }) });
   return socket.setNoDelay();
 }
 

@@ -3,6 +3,7 @@
  * turns, so that other work of the machine affects both.
  */
 import { VIEW_AS_HEADER } from '../access/view-as.js';
+import { UsageError } from '../base/errors.js';
 import { elementAt, propertiesOf } from '../base/narrow.js';
 import type { Measured, Rate } from './limits.js';
 import { type Failure, OpenLoop, type Sending, writeRequest } from './open-loop.js';
@@ -190,6 +191,8 @@ export class ReplayPlan {
     const isConstant = rate.kind === 'constant';
     this.#factor = isConstant ? 0 : rate.factor;
     this.#cycleMs = isConstant ? (requests.length * 1_000) / rate.perSecond : Math.max(recordedMs, last) / rate.factor;
+    if (milliseconds !== null && this.#cycleMs === 0)
+      throw new UsageError('the recording has no length, so its rate is unknown: use a rate such as --rate 50/s');
     this.milliseconds = milliseconds ?? this.#cycleMs;
   }
 
@@ -367,7 +370,8 @@ class TargetRun {
     await this.#loop.run(schedule, offset + endMs + TIMEOUT_MS, signal);
     // Requests that could not be sent in time have waited for all of it.
     const cause = this.#loop.isRefused ? REFUSED : 'not sent, because all connections were busy';
-    while (!signal?.aborted && dueOf() !== null) this.#count(schedule.take(), TIMEOUT_MS, 0, cause);
+    for (let due = dueOf(); due !== null && !signal?.aborted; due = dueOf())
+      this.#count(schedule.take(), performance.now() - due - offset, 0, cause);
     this.#plannedMs = endMs;
     const elapsed = performance.now() - begun;
     // The last responses take their time, as all do. If they take longer than the early ones, requests have piled up.

@@ -14,25 +14,25 @@ export function parseTarget(option: string, text: string, token: string): Target
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url?.protocol !== 'http:' && url?.protocol !== 'https:')
     throw new UsageError(`${option} must be a URL such as http://127.0.0.1:8055, not "${text}"`);
+  if (url.username !== '' || url.password !== '')
+    throw new UsageError(`${option} must be a URL without a name and a password, such as ${url.origin}`);
   if (/[\r\n]/.test(token)) throw new UsageError('--token must be one line');
   return { url, token };
 }
 
 const TIMEOUT_MS = 15_000;
+const TOO_MANY = 429;
 
 /** A request of the command itself. Throws if there is no response. */
 export async function ask(target: Target, path: string, init: RequestInit = {}): Promise<Response> {
   const headers = { ...authorization(target), ...init.headers };
-  try {
-    return await fetch(new URL(basePath(target) + path, target.url), {
-      signal: AbortSignal.timeout(TIMEOUT_MS),
-      ...init,
-      headers,
-    });
-  } catch (error) {
+  const url = new URL(basePath(target) + path, target.url);
+  const response = await fetch(url, { signal: AbortSignal.timeout(TIMEOUT_MS), ...init, headers }).catch((error) => {
     const { cause } = propertiesOf(error);
-    throw new StartError(`${target.url.origin} does not answer: ${messageOf(cause ?? error)}`);
-  }
+    throw new StartError(`${url.origin} does not answer: ${messageOf(cause ?? error)}`);
+  });
+  if (response.status !== TOO_MANY) return response;
+  throw new StartError(`${url.origin} limits requests (429): set RATE_LIMITER_ENABLED=false there meanwhile`);
 }
 
 export function authorization({ token }: Target): Record<string, string> {

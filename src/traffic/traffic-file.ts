@@ -87,7 +87,8 @@ export function requestLine({ path, query, ...others }: RecordedRequest): string
 
 /** The factor by which a replay has to be faster to have the rate of the service: some requests were not recorded. */
 export function serviceFactor({ header, requests, dropped }: Traffic): number {
-  return Math.round((100 * (requests + dropped)) / Math.max(1, requests) / header.sample) / 100;
+  if (requests === 0) return 1;
+  return Math.round((100 * (requests + dropped)) / requests / header.sample) / 100;
 }
 
 /** Reads a recording, compressed or not. A file that is none is a wrong operand. */
@@ -198,7 +199,8 @@ export class TrafficReader {
         `has version ${JSON.stringify(version)} of the format, and this program reads version ${TRAFFIC_VERSION}: record it again`,
       );
     const begun = new Date(String(started));
-    if (Number.isNaN(begun.getTime()) || typeof sample !== 'number') throw this.#notTraffic();
+    const isShare = typeof sample === 'number' && sample > 0 && sample <= 1;
+    if (Number.isNaN(begun.getTime()) || !isShare) throw this.#notTraffic();
     return { started: begun, sample, service: String(service), isRedacted: redacted === true };
   }
 
@@ -227,7 +229,7 @@ export class TrafficReader {
 const IDENTIFIER = /^[\w-]{1,64}$/;
 
 function isCount(value: unknown): value is number {
-  return typeof value === 'number' && value >= 0;
+  return typeof value === 'number' && value >= 0 && Number.isFinite(value);
 }
 
 function isRequest(value: unknown): value is RecordedRequest {
