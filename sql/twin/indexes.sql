@@ -11,11 +11,16 @@ select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
   'constraint', exists (
     select from pg_catalog.pg_constraint constrained where constrained.conindid = index.indexrelid and constrained.contype in ('p', 'u', 'x')
   ) or exists (select from pg_catalog.pg_inherits attached where attached.inhrelid = index.indexrelid),
-  -- The columns and expressions that it is searched by, with their order; other columns are only included.
+  -- The columns and expressions that it is searched by, with their operator classes, collations and order.
   'keys', (
-    select pg_catalog.json_agg(pg_catalog.pg_get_indexdef(index.indexrelid, key::int4, true) || case
-      when index.indoption[key::int4 - 1] = 0 then '' when index.indoption[key::int4 - 1] = 3 then ' desc' else ' ' || index.indoption[key::int4 - 1] end order by key)
+    select pg_catalog.json_agg(pg_catalog.concat_ws(' ', pg_catalog.pg_get_indexdef(index.indexrelid, key::int4, true),
+      index.indclass[key::int4 - 1], index.indcollation[key::int4 - 1], index.indoption[key::int4 - 1]) order by key)
     from pg_catalog.generate_series(1, index.indnkeyatts::int4) key
+  ),
+  -- The same without these, then columns that are only included.
+  'columns', (
+    select pg_catalog.json_agg(pg_catalog.pg_get_indexdef(index.indexrelid, key::int4, true) order by key)
+    from pg_catalog.generate_series(1, index.indnatts::int4) key
   ),
   -- The widths of its columns; null for an expression, and for a column without statistics.
   'widths', (

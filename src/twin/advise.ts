@@ -411,7 +411,7 @@ function complaintsAbout(
     };
     const longer = indexes.find((other) => includes(other, index));
     if (longer) return [{ kind: 'redundant', reason: `"${longer.name}" begins with the same columns`, ...shared }];
-    const [first = ''] = index.keys;
+    const [first = ''] = index.columns;
     const isReference = references.has(`${index.schema}.${index.table}.${first.replaceAll('"', '')}`);
     if (known.scans > 0 || used.has(index.name) || isReference) return [];
     return [
@@ -435,8 +435,9 @@ function includes(longer: TwinIndex, index: TwinIndex): boolean {
   if (longer.name === index.name || longer.schema !== index.schema || longer.table !== index.table) return false;
   if (longer.method !== 'btree' || index.method !== 'btree' || longer.predicate !== index.predicate) return false;
   const isPrefix = index.keys.every((key, position) => longer.keys[position] === key);
+  const hasColumns = index.columns.every((column) => longer.columns.includes(column));
   // If two are equal, the later by name is redundant.
-  return isPrefix && (longer.keys.length > index.keys.length || longer.name < index.name);
+  return isPrefix && hasColumns && (longer.columns.length > index.columns.length || longer.name < index.name);
 }
 
 const SOURCE = readSql('twin', 'expression-source.sql');

@@ -70,6 +70,40 @@ t.test('missing indexes are found, and only those', async (t) => {
   t.match(found.complaints, [{ kind: 'redundant', index: 'customers_email' }]);
 });
 
+t.test('an index with another operator class, collation, order or included column is not redundant', async (t) => {
+  await withSql(url, async (sql) => {
+    await sql
+      .unsafe(`
+      create table words (id int primary key, word text, note text, author int references customers);
+      insert into words select n, md5(n::text), md5(n::text), n from generate_series(1, 20000) n;
+      create index words_a on words (word);
+      create index words_collation on words (word collate "C");
+      create index words_desc on words (word desc, id);
+      create index words_included on words (word) include (note);
+      create index words_pattern on words (word text_pattern_ops, id);
+      create index words_author on words (author desc);`)
+      .simple();
+    await sql`vacuum analyze words`;
+  });
+  const requests = join(folder, 'words.txt');
+  await writeFile(requests, 'GET /items/words?limit=1');
+  const { output } = await runCommand(['advise', '--json', '--traffic', requests], { DATABASE_URL: url });
+  const found = JSON.parse(output) as { complaints: { kind: string; index: string; reason: string }[] };
+  const about = found.complaints.filter(({ index }) => index.startsWith('words_'));
+  t.match(
+    about.filter(({ kind }) => kind === 'redundant'),
+    [{ index: 'words_a', reason: /"words_included"/ }],
+  );
+  t.notOk(
+    about.some(({ kind, index }) => kind === 'redundant' && index !== 'words_a'),
+    JSON.stringify(about),
+  );
+  t.notOk(
+    about.some(({ index }) => index === 'words_author'),
+    'one on a foreign key',
+  );
+});
+
 t.test('Prefer: explain proposes the same', async (t) => {
   const { json } = await get(service, '/items/customers?filter[name][_contains]=abcdef', {
     headers: { prefer: 'explain' },
