@@ -248,7 +248,7 @@ export function isLostAtCommit(error: Error): boolean {
   return isOfAnotherServer(error) && 'where' in error && String(error.where).includes('COMMIT TRANSACTION');
 }
 
-function isDatabaseFailure(error: unknown): error is DatabaseFailure {
+export function isDatabaseFailure(error: unknown): error is DatabaseFailure {
   return error instanceof Error && 'code' in error && typeof error.code === 'string';
 }
 

@@ -31,7 +31,7 @@ import { type CheckedPlans, type ComparedPlan, checkPlans, describeAge, differen
 import type { PlannedClass, UnplannedRequest } from '../twin/plan-requests.js';
 import { planLines } from '../twin/plan-tree.js';
 import { type RecordedRequest, readRequests } from '../twin/requests.js';
-import { readStatistics, type StatisticsFile, writeStatistics } from '../twin/statistics-file.js';
+import { readStatistics, type StatisticsFile, servedFacts, writeStatistics } from '../twin/statistics-file.js';
 import { takeStatistics } from '../twin/take-statistics.js';
 import { type Twin, type TwinPlan, withTwin } from '../twin/twin.js';
 import { checkWritable } from './own-options.js';
@@ -97,10 +97,11 @@ async function statistics(words: readonly string[]): Promise<void> {
   }
   const bytes = await writeStatistics(output, file);
   const size = `${Math.ceil(bytes / 1_024).toLocaleString('en')} kB`;
+  const { tables, indexes, columns } = servedFacts(file);
   console.error(
-    `${file.tables.length} tables, ${file.indexes.length} indexes, ${file.columns.length} columns written to ${output} (${size})`,
+    `${counted(tables.length, 'table')}, ${counted(indexes.length, 'index', 'indexes')}, statistics of ${counted(columns.length, 'column')} written to ${output} (${size})`,
   );
-  for (const sentence of neverAnalyzed(file.tables)) console.error(sentence);
+  for (const sentence of neverAnalyzed(file)) console.error(sentence);
 }
 
 /** Not 1: a pipeline must distinguish a worse plan from a check that did not take place. */
@@ -142,7 +143,7 @@ async function check(commandLine: CommandLine): Promise<void> {
     else {
       const { statistics: source, buildMs } = twin;
       console.log(
-        `Statistics ${describeAge(source)}; ${source.tables.length} tables; twin built in ${(buildMs / 1_000).toFixed(1)} s`,
+        `Statistics ${describeAge(source)}; ${counted(servedFacts(source).tables.length, 'table')}; twin built in ${(buildMs / 1_000).toFixed(1)} s`,
       );
       console.log(report(checked, differences));
     }

@@ -2,6 +2,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { StartError } from '../base/errors.js';
 import { isRecord, messageOf, parseOwnJson } from '../base/narrow.js';
+import { replaceFile } from '../base/replace-file.js';
 import { writeYaml } from '../base/yaml.js';
 import type { PlanKind } from '../batching/shape-stats.js';
 import { digestOf } from '../batching/shape-stats.js';
@@ -10,7 +11,7 @@ import type { TwinIndex } from './index-size.js';
 import type { PlannedClass } from './plan-requests.js';
 import { conditionsOf, indexesOf, planLines, tablesOf } from './plan-tree.js';
 import type { RecordedRequest } from './requests.js';
-import type { StatisticsFile, TableFacts } from './statistics-file.js';
+import type { PlannerFacts, StatisticsFile, TableFacts } from './statistics-file.js';
 
 export const PLANS_VERSION = 1;
 
@@ -65,12 +66,32 @@ export async function readAccepted(path: string): Promise<AcceptedFile | null> {
     throw new StartError(
       `"${path}" has version ${String(found['version'])}, and this program reads version ${PLANS_VERSION}: accept the plans again`,
     );
+  const parts = ['settings', 'tables', 'indexes'].filter((name) => !isRecord(found[name]));
+  const damaged = found['plans'].findIndex((plan) => !isPlan(plan));
+  if (parts.length > 0 || damaged >= 0)
+    throw new StartError(
+      `"${path}" is damaged: ${parts.length > 0 ? `it has no "${parts[0]}"` : `plan ${damaged + 1} is not complete`}. Restore it, or accept the plans again`,
+    );
   return parseOwnJson<AcceptedFile>(JSON.stringify(found));
+}
+
+/** Whether an entry has all that a check reads. */
+function isPlan(value: unknown): boolean {
+  if (!isRecord(value)) return false;
+  const { request, body, caller } = value;
+  return (
+    typeof request === 'string' &&
+    (body === undefined || typeof body === 'string') &&
+    (caller === undefined || isRecord(caller)) &&
+    ['role', 'shape', 'kind', 'statement'].every((name) => typeof value[name] === 'string') &&
+    typeof value['cost'] === 'number' &&
+    ['indexes', 'tables', 'plan'].every((name) => Array.isArray(value[name]))
+  );
 }
 
 export async function writeAccepted(path: string, file: AcceptedFile): Promise<void> {
   const notice = '# Plans that were accepted with "lateral plans check --accept". Review its changes like code.\n';
-  await writeFile(path, notice + writeYaml(file)).catch((error: unknown) => {
+  await replaceFile(path, (path) => writeFile(path, notice + writeYaml(file))).catch((error: unknown) => {
     throw new StartError(`"${path}" cannot be written: ${messageOf(error)}`);
   });
 }
@@ -216,11 +237,18 @@ function tableReasons(table: string, file: AcceptedFile, { statistics }: Planned
 }
 
 /** Tables with rows that PostgreSQL has no statistics of, as one sentence or none. */
-export function neverAnalyzed(tables: readonly TableFacts[]): string[] {
-  const names = tables
-    .filter(({ own, reltuples, pages }) => !own && reltuples < 0 && pages > 0)
-    .map(({ table }) => table);
+export function neverAnalyzed(facts: Pick<PlannerFacts, 'tables' | 'columns'>): string[] {
+  const names = unmeasured(facts).flatMap(({ table, analyzed }) => (analyzed === null ? [table] : []));
   return names.length === 0 ? [] : [`never analyzed, so run ANALYZE first: ${names.join(', ')}`];
+}
+
+/** Served tables with rows and without statistics. An index that is created counts the rows, but measures no columns. */
+export function unmeasured({ tables, columns }: Pick<PlannerFacts, 'tables' | 'columns'>): readonly TableFacts[] {
+  const measured = new Set(columns.map(({ schema, table }) => `${schema}.${table}`));
+  return tables.filter(
+    ({ own, schema, table, reltuples, pages }) =>
+      !own && pages > 0 && (reltuples < 0 || (reltuples > 0 && !measured.has(`${schema}.${table}`))),
+  );
 }
 
 /** Old statistics of a table, or none at all. */

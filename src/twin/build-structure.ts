@@ -153,7 +153,10 @@ const UNDEFINED_OBJECT = '42704';
 
 /** It needs a transaction of its own, and the twin has no other users. */
 function withoutConcurrently(text: string): string {
-  return text.replace(/\b((?:create\s+(?:unique\s+)?|drop\s+|re)index)\s+concurrently\b/gi, '$1');
+  return text
+    .replace(/\b((?:create\s+(?:unique\s+)?|drop\s+)index)\s+concurrently\b/gi, '$1')
+    .replace(/\b(reindex\s*(?:\([^)]*\)\s*|\s)(?:index|table|schema|database))\s+concurrently\b/gi, '$1')
+    .replace(/\b(detach\s+partition\s+(?:"[^"]*"|[^\s;"])+)\s+concurrently\b/gi, '$1');
 }
 
 /** The part that undoes a migration follows these lines, and stays out. */

@@ -9,9 +9,10 @@ import {
   reasonsFor,
   requestOf,
   staleness,
+  unmeasured,
 } from './accepted-plans.js';
 import { listIndexes } from './index-size.js';
-import { type PlannedClass, RequestPlanner, type UnplannedRequest } from './plan-requests.js';
+import { type PlannedClass, RequestPlanner, reasonOf, type UnplannedRequest } from './plan-requests.js';
 import { indexesOf, planLines } from './plan-tree.js';
 import type { RecordedRequest } from './requests.js';
 import type { StatisticsFile, TableFacts } from './statistics-file.js';
@@ -89,8 +90,7 @@ async function compare(planner: RequestPlanner, before: AcceptedPlan, comparison
   try {
     now = await planner.plan(requestOf(before));
   } catch (error) {
-    const refusal = error instanceof Error ? error.message : String(error);
-    const complaints = [`the request cannot be planned: ${refusal}`];
+    const complaints = [`the request cannot be planned: ${reasonOf(error)}`];
     return { before, now: null, verdict: 'worse', complaints, reasons: reasonsFor(before, null, file, state) };
   }
   const { cost } = now;
@@ -121,12 +121,9 @@ const TWIN_SERVER = 180_000;
 
 /** Known reasons why a plan of the twin may differ from a plan of the original. */
 export function differencesOf({ statistics, unbuilt, unknown }: Twin): string[] {
-  const { server, extended, redacted, tables, columns } = statistics;
+  const { server, extended, redacted, tables } = statistics;
   const major = Math.floor(server / 10_000);
-  const measured = new Set(columns.map(({ schema, table }) => `${schema}.${table}`));
-  const unseen = tables.filter(
-    ({ schema, table, reltuples, own }) => reltuples > 0 && !own && !measured.has(`${schema}.${table}`),
-  );
+  const unseen = unmeasured(statistics).filter(({ analyzed }) => analyzed !== null);
   const secured = tables.filter((table) => table.secured && !table.own);
   return [
     ...(server < TWIN_SERVER
@@ -140,7 +137,7 @@ export function differencesOf({ statistics, unbuilt, unknown }: Twin): string[] 
     ...unseen.map(({ schema, table }) => `the role may not see the statistics of ${schema}.${table}`),
     ...secured.map(({ schema, table }) => `row-level security of ${schema}.${table} is not applied on the twin`),
     ...(redacted.length === 0 ? [] : [`values were left out of the statistics: ${redacted.join(', ')}`]),
-    ...neverAnalyzed(tables),
+    ...neverAnalyzed(statistics),
     ...tables.filter(({ own, reltuples }) => !own && reltuples >= 0).flatMap(staleness),
   ];
 }

@@ -9,7 +9,8 @@ import { lookUpAccount } from '../accounts/accounts.js';
 import { isConstant, parseAsCaller } from '../api/graphql/operation.js';
 import { ServiceError } from '../base/errors.js';
 import { parseJson } from '../base/exact-json.js';
-import { codeOf, isRecord, messageOf } from '../base/narrow.js';
+import { isRecord, messageOf } from '../base/narrow.js';
+import { isDatabaseFailure, isUnavailable } from '../base/sqlstate.js';
 import { planKindOf } from '../batching/shape-queue.js';
 import type { PlanKind } from '../batching/shape-stats.js';
 import type { ReadQuery } from '../engine/reads/compiled-read.js';
@@ -245,11 +246,13 @@ function messagesOf(errors: unknown): string {
   return list.map((each) => messageOf(each)).join('; ');
 }
 
-function reasonOf(error: unknown): string {
+/** Why a request has no plan. Throws an error that is not about the request, such as a lost connection. */
+export function reasonOf(error: unknown): string {
   if (error instanceof NotPlanned) return error.message;
+  if (isUnavailable(error)) throw error;
   if (error instanceof ServiceError) return `the service refuses it: ${error.message}`;
-  // Class 22: a value that does not fit its type.
-  if (codeOf(error).startsWith('22')) return `PostgreSQL refuses it: ${messageOf(error)}`;
+  // E.g. a value that does not fit its type, or a function that does not exist.
+  if (isDatabaseFailure(error)) return `PostgreSQL refuses it: ${messageOf(error)}`;
   if (error instanceof SyntaxError || error instanceof URIError) return `it cannot be read: ${error.message}`;
   if (error instanceof Error && 'errors' in error) return `the service refuses it: ${messagesOf(error.errors)}`;
   throw error;

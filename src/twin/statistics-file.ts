@@ -3,6 +3,7 @@ import { open, readFile } from 'node:fs/promises';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { StartError } from '../base/errors.js';
 import { isRecord, messageOf, parseOwnJson } from '../base/narrow.js';
+import { replaceFile } from '../base/replace-file.js';
 
 export const STATISTICS_FORMAT = 'lateral-statistics';
 export const STATISTICS_VERSION = 1;
@@ -106,11 +107,28 @@ export interface StatisticsFile extends PlannerFacts {
   readonly redacted: readonly string[];
 }
 
+/** The facts of the served tables: without those of the service's own. */
+export function servedFacts({
+  tables,
+  indexes,
+  columns,
+}: PlannerFacts): Pick<PlannerFacts, 'tables' | 'indexes' | 'columns'> {
+  const own = new Set([
+    ...tables.flatMap(({ own, schema, table }) => (own ? [`${schema}.${table}`] : [])),
+    ...indexes.flatMap(({ own, schema, index }) => (own ? [`${schema}.${index}`] : [])),
+  ]);
+  return {
+    tables: tables.filter((each) => !each.own),
+    indexes: indexes.filter((each) => !each.own),
+    columns: columns.filter(({ schema, table }) => !own.has(`${schema}.${table}`)),
+  };
+}
+
 /** Compressed if the name ends in `.gz`. Common values of columns are data: only the owner may read the file. */
 export async function writeStatistics(path: string, file: StatisticsFile): Promise<number> {
   const text = `${JSON.stringify(file)}\n`;
   const bytes = path.endsWith('.gz') ? gzipSync(text) : Buffer.from(text);
-  await writePrivate(path, bytes).catch((error: unknown) => {
+  await replaceFile(path, (file) => writePrivate(file, bytes)).catch((error: unknown) => {
     throw new StartError(`"${path}" cannot be written: ${messageOf(error)}`);
   });
   return bytes.length;
@@ -135,13 +153,22 @@ export async function readStatistics(path: string): Promise<StatisticsFile> {
   });
   const found = parse(bytes);
   if (!isRecord(found) || found['format'] !== STATISTICS_FORMAT)
-    throw new StartError(`"${path}" is not a file of "lateral statistics"`);
+    throw new StartError(`"${path}" is not a file of "lateral statistics", or is damaged`);
   if (found['version'] !== STATISTICS_VERSION)
     throw new StartError(
       `"${path}" has version ${String(found['version'])} of the format, and this program reads version ${STATISTICS_VERSION}: run "lateral statistics" again`,
     );
+  const missing = PARTS.find((name) => !isRecord(found[name]));
+  if (missing !== undefined)
+    throw new StartError(`"${path}" is damaged: it has no "${missing}". Run "lateral statistics" again`);
   return parseOwnJson<StatisticsFile>(JSON.stringify(found));
 }
+
+/** Lists and objects that each file has. */
+const PARTS = [
+  ...['database', 'settings', 'changed', 'tables', 'indexes', 'columns', 'extended'],
+  ...['schemas', 'structure', 'metadata', 'redacted'],
+] as const;
 
 function parse(bytes: Buffer): unknown {
   try {

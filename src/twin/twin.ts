@@ -82,7 +82,9 @@ export async function withTwin<Result>(
 ): Promise<Result> {
   const begun = performance.now();
   await removeAbandoned();
-  const folder = await mkdtemp(join(tmpdir(), FOLDER_PREFIX));
+  const folder = await mkdtemp(join(tmpdir(), FOLDER_PREFIX)).catch((error: unknown) => {
+    throw new StartError(`the twin needs a temporary folder, and ${tmpdir()} takes none: ${messageOf(error)}`);
+  });
   // As root, another account runs PostgreSQL and must be able to enter.
   await chmod(folder, 0o755);
   const interrupted = new AbortController();
@@ -114,7 +116,7 @@ const FOLDER_PREFIX = 'lateral-twin-';
 
 /** Removes twins of commands that were killed, and stops their servers. */
 async function removeAbandoned(): Promise<void> {
-  const names = (await readdir(tmpdir())).filter((name) => name.startsWith(FOLDER_PREFIX));
+  const names = (await readdir(tmpdir()).catch(() => [])).filter((name) => name.startsWith(FOLDER_PREFIX));
   for (const folder of names.map((name) => join(tmpdir(), name))) {
     const lock = join(folder, 'postgres.lock');
     const isAbandoned = (await succeeds(stat(lock))) && !(await isLocked(lock));

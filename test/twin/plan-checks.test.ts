@@ -114,7 +114,7 @@ function check(...words: string[]): Promise<Outcome> {
   return runCommand(['plans', 'check', '--statistics', path('s.gz'), '--plans', path('plans.yaml'), ...words]);
 }
 
-async function script(name: string, text: string): Promise<string> {
+async function script(name: string, text: string | Buffer): Promise<string> {
   await writeFile(path(name), text);
   return path(name);
 }
@@ -137,7 +137,8 @@ await t.test('statistics hold no rows, no secrets and no redacted values', async
   const words = ['statistics', '-o', path('s.json'), '--redact', 'readings.value,customers.email'];
   const { code, complaints } = await runCommand(words, { DATABASE_URL: url });
   t.equal(code, 0, complaints);
-  t.match(complaints, /tables, \d+ indexes, \d+ columns written to/);
+  // Without those of the service, and with the indexes of partitions.
+  t.match(complaints, /^6 tables, 17 indexes, statistics of \d+ columns written to/);
   const text = await readFile(path('s.json'), 'utf8');
   t.notMatch(text, /mail\d+@example\.com/, 'neither of the column nor of the index over it');
   const file = JSON.parse(text) as StatisticsFile;
@@ -360,6 +361,43 @@ await t.test('a snapshot is the schema, and one that cannot be applied is status
     code: 2,
     complaints: /"fields\[\d\].type" must be/,
   });
+});
+
+await t.test('tables whose rows were counted, but never measured, are named', async (t) => {
+  const loaded = await createDatabase(server, 'loaded');
+  await withSql(loaded, async (sql) => {
+    await sql`create table parts with (autovacuum_enabled = off) as select n as id from generate_series(1, 5000) n`;
+    await sql`alter table parts add primary key (id)`;
+  });
+  const environment = { DATABASE_URL: loaded };
+  const taken = await runCommand(['statistics', '-o', path('loaded.gz')], environment);
+  t.match(taken, { code: 0, complaints: /^1 table, 1 index, .*\nnever analyzed, so run ANALYZE first: parts\n$/ });
+  const traffic = await script('parts.txt', 'GET /items/parts/1');
+  const words = ['plans', 'check', '--statistics', path('loaded.gz'), '--plans', path('parts.yaml')];
+  const accepted = await runCommand([...words, '--traffic', traffic, '--accept']);
+  t.match(accepted, { code: 0, output: /taken today; 1 table;[\s\S]*- never analyzed/ });
+  t.notMatch(accepted.output, /may not see/);
+  // In a file with other statements, none of these may run concurrently.
+  const migration = await script(
+    'concurrently.sql',
+    'create table days (day date) partition by range (day); create table old partition of days for values from (minvalue) to (maxvalue);' +
+      'reindex index concurrently parts_pkey; reindex (verbose) table concurrently parts; alter table days detach partition old concurrently;',
+  );
+  t.match(await runCommand([...words, '--apply', migration]), { code: 0, output: /1 equal/ });
+});
+
+await t.test('damaged files are status 2, with a reason', async (t) => {
+  const plan = await readFile(path('plans.yaml'), 'utf8');
+  const statistics = await readFile(path('s.gz'));
+  const cases = [
+    ['--statistics', await script('cut.gz', statistics.subarray(0, 3_000)), /is not a file of .*, or is damaged/],
+    ['--statistics', await script('bare.json', '{"format":"lateral-statistics","version":1}'), /has no "database"/],
+    ['--plans', await script('cut.yaml', plan.slice(0, plan.indexOf('indexes:'))), /not a file of accepted plans/],
+    ['--plans', await script('bare.yaml', 'version: 1\nplans: []\n'), /is damaged: it has no "settings"/],
+    ['--plans', await script('cost.yaml', plan.replace(/cost: .*/, 'cost: high')), /plan 1 is not complete/],
+  ] as const;
+  for (const [option, file, complaint] of cases)
+    t.match(await check(option, file), { code: 2, complaints: complaint }, String(complaint));
 });
 
 await t.test('bad usage is status 2', async (t) => {
