@@ -20,9 +20,9 @@ export interface TwinIndex {
   readonly predicate: string | null;
   /** Whether a key, an exclusion constraint or the index of a partitioned table needs it. */
   readonly constraint: boolean;
-  /** What it is searched by. Equal texts have the same operator class, collation and order. */
+  /** The columns and expressions that it is searched by. Equal texts have the same operator class, collation and order. */
   readonly keys: readonly string[];
-  /** The columns and expressions of the keys, then columns that are only included. */
+  /** The same without these, then columns that are only included. */
   readonly columns: readonly string[];
   readonly widths: readonly (number | null)[];
 }
