@@ -110,6 +110,41 @@ t.test('an answer of PostgreSQL is not followed by an older one from memory', as
   for (const report of held) report();
 });
 
+t.test('a read is kept if it has come within the last minute', async (t) => {
+  const { service, sql } = await open('minute');
+  const path = '/items/tags/2?fields=id,name';
+  const { performance } = globalThis;
+  const now = performance.now.bind(performance);
+  let later = 0;
+  performance.now = () => now() + later;
+  t.teardown(() => {
+    performance.now = now;
+  });
+  /** The stream was compared with the database since then. */
+  const pass = async (ms: number): Promise<void> => {
+    later += ms;
+    await warm(service, TAG);
+  };
+  const change = async (name: string): Promise<void> => {
+    await sql`update tags set name = ${name} where id in (1, 2)`;
+    await waitFor(async () => (await get(service, TAG)).text.includes(name), 4_000);
+    await warm(service, TAG);
+  };
+  const turns = async (): Promise<boolean[]> => {
+    const first = isHit(await get(service, path));
+    return [first, isHit(await get(service, path))];
+  };
+  await warm(service, path);
+  await pass(40_000);
+  t.ok(isHit(await get(service, path)));
+  await change('used');
+  await pass(40_000);
+  t.strictSame(await turns(), [false, true], 'it was used 40 s ago, and seen first 80 s ago');
+  await change('kept');
+  await pass(70_000);
+  t.strictSame(await turns(), [false, false], 'it was used 70 s ago');
+});
+
 t.test('reads at the same time share an answer, and each is answered', async (t) => {
   const { service, sql } = await open('together');
   for (let turn = 0; turn < TURNS; turn++) {

@@ -16,6 +16,7 @@ import { CacheSpace, groupOf, type Kept } from './cache-space.js';
 import { type CallerWrites, hashOf } from './caller-writes.js';
 import { dependenciesOf, probeKey, tableKey } from './dependencies.js';
 import { DependencyIndex, type Dependent, DependentShape, type TableChanges } from './dependency-index.js';
+import { SeenReads } from './seen-reads.js';
 
 /** A read with everything that its answer depends on. */
 export interface CacheableRead {
@@ -74,6 +75,7 @@ export class CacheEntry implements Dependent, Kept, KeptAnswer {
   size: number;
   hits = 0;
   isDropped = false;
+  /** When it was used last, to within a second; 0 if it was not. */
   usedAt = 0;
   /** While it waits for its answer: a digest of what another read has answered meanwhile, which may be later. */
   rival: string | null = null;
@@ -142,10 +144,6 @@ function groupFor(caller: string): number {
   return groupOf(hashOf(caller));
 }
 
-/** Milliseconds within which a read must come again to be kept. */
-const SEEN_MS = 60_000;
-/** A power of two. */
-const SEEN_PLACES = 65_536;
 /** After so many answers in a row that nobody used, a statement pauses: the first time so many milliseconds, at most so many. */
 const MAX_WASTED = 8;
 const FIRST_PAUSE_MS = 1_000;
@@ -158,9 +156,7 @@ export class ReadCache {
   readonly #space: CacheSpace<CacheEntry | ReservedMemory>;
   /** By statement: its reads, or the reason why its answers are not kept. */
   #shapes = new WeakMap<CompiledRead, CachedShape | { readonly reason: string }>();
-  /** Hashes of reads, and when each was seen first. A hash has one place: the read that comes later takes it. */
-  readonly #seen = new Uint32Array(SEEN_PLACES);
-  readonly #seenAt = new Float64Array(SEEN_PLACES).fill(Number.NEGATIVE_INFINITY);
+  readonly #seen = new SeenReads();
   /** The sources of the tables' changes, or null while no changes are reported. */
   #sources: ReadonlyMap<string, readonly Source[]> | null = null;
   /** Transactions by the tables that they changed, which may not be visible to new reads yet. */
@@ -245,7 +241,7 @@ export class ReadCache {
     this.misses++;
     const { compiled, values, caller } = read;
     const shape = this.#shapeOf(compiled);
-    if (!(shape instanceof CachedShape) || !this.#wasSeen(shape, key)) return null;
+    if (!(shape instanceof CachedShape) || !this.#seen.comes({ shape, key })) return null;
     if (shape.entries.has(key) || performance.now() < shape.pausedUntil || !this.#isSettled(shape)) return null;
     const { probe } = shape.dependencies;
     const group = groupFor(callerName(caller, from));
@@ -300,7 +296,7 @@ export class ReadCache {
       return;
     }
     if (!this.#space.mayHold(entry.size + cell.length)) {
-      this.#skip(entry);
+      this.#seen.skip(entry, MAX_PAUSE_MS);
       this.#drop(entry);
       return;
     }
@@ -446,26 +442,6 @@ export class ReadCache {
     return shape.record;
   }
 
-  /** Whether the read has come before within a minute, and is not skipped. */
-  #wasSeen({ number }: CachedShape, key: string): boolean {
-    const hash = hashOf(key, number);
-    const place = hash % SEEN_PLACES;
-    const now = performance.now();
-    const since = now - (this.#seenAt[place] ?? 0);
-    if (this.#seen[place] === hash && since < SEEN_MS) return since >= 0;
-    this.#seen[place] = hash;
-    this.#seenAt[place] = now;
-    return false;
-  }
-
-  /** Its answer is too large. For a minute it counts as seen in the future; other reads of the statement are kept. */
-  #skip({ shape, key }: CacheEntry): void {
-    const hash = hashOf(key, shape.number);
-    const place = hash % SEEN_PLACES;
-    this.#seen[place] = hash;
-    this.#seenAt[place] = performance.now() + MAX_PAUSE_MS;
-  }
-
   /** Whether every transaction that was reported and concerns the shape is visible to a read that is sent now. */
   #isSettled({ dependencies }: CachedShape): boolean {
     if (this.#older === null || this.#older.size > 0) return false;
@@ -493,6 +469,8 @@ export class ReadCache {
 
   #drop(entry: CacheEntry): void {
     if (entry.isDropped) return;
+    // An answer that is used all the time is kept again at once.
+    if (entry.hits > 0) this.#seen.came(entry, entry.usedAt);
     this.#index.remove(entry.shape, entry);
     this.#forget(entry);
     const { shape } = entry;

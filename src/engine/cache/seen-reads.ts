@@ -1,0 +1,52 @@
+/** Which reads have come lately: an answer is kept from the second request within a minute. */
+import { performance } from 'node:perf_hooks';
+import { hashOf } from './caller-writes.js';
+
+/** Milliseconds within which a read must come again. */
+const SEEN_MS = 60_000;
+/** A power of two. */
+const PLACES = 65_536;
+
+/** A read: its statement by a number, and its values. */
+interface SeenRead {
+  readonly shape: { readonly number: number };
+  readonly key: string;
+}
+
+export class SeenReads {
+  /** Hashes of reads, and when each came last. A hash has one place: the read that comes later takes it. */
+  readonly #hashes = new Uint32Array(PLACES);
+  readonly #times = new Float64Array(PLACES).fill(Number.NEGATIVE_INFINITY);
+
+  /** The read comes. Returns whether it has come before within a minute, and is not skipped. */
+  comes({ shape, key }: SeenRead): boolean {
+    const hash = hashOf(key, shape.number);
+    const now = performance.now();
+    const since = now - this.#lastOf(hash);
+    if (since < 0) return false;
+    this.#set(hash, now);
+    return since < SEEN_MS;
+  }
+
+  /** It came at that time and was answered from memory. */
+  came({ shape, key }: SeenRead, at: number): void {
+    const hash = hashOf(key, shape.number);
+    if (at > (this.#times[hash % PLACES] ?? 0)) this.#set(hash, at);
+  }
+
+  /** For so many milliseconds it counts as seen in the future. */
+  skip({ shape, key }: SeenRead, ms: number): void {
+    this.#set(hashOf(key, shape.number), performance.now() + ms);
+  }
+
+  #lastOf(hash: number): number {
+    const place = hash % PLACES;
+    return this.#hashes[place] === hash ? (this.#times[place] ?? 0) : Number.NEGATIVE_INFINITY;
+  }
+
+  #set(hash: number, at: number): void {
+    const place = hash % PLACES;
+    this.#hashes[place] = hash;
+    this.#times[place] = at;
+  }
+}
