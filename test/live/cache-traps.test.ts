@@ -277,7 +277,7 @@ t.test('a transaction that wrote a table before its changes are reported', async
 });
 
 t.test('one caller and the memory of others', async (t) => {
-  const { service, sql } = await open('callers', { READ_CACHE_SIZE: '1mb' });
+  const { service, sql, databaseUrl } = await open('callers', { READ_CACHE_SIZE: '1mb' });
   const permission = { collection: 'tags', action: 'read', fields: ['id', 'name'] } as const;
   // Their groups differ.
   const userOf = (digit: number): { user: string } => ({ user: `00000000-0000-4000-8000-00000000000${digit}` });
@@ -285,7 +285,7 @@ t.test('one caller and the memory of others', async (t) => {
   const second = await makeCaller(sql, 'second', [], userOf(2));
   await sql`update service_users set role = ${first.role} where id = ${second.user}`;
   const rule = { ...permission, permissions: { id: { _gte: 0 } } };
-  const third = await makeCaller(sql, 'third', [{ permissions: [rule] }]);
+  const third = await makeCaller(sql, 'third', [{ permissions: [rule] }], userOf(3));
   await inForce(service, first, TAG);
   await inForce(service, second, TAG);
   await inForce(service, third, TAG);
@@ -317,9 +317,41 @@ t.test('one caller and the memory of others', async (t) => {
       for (let turn = 0; turn < 3; turn++) answers.push(await get(service, path, third));
       return answers.map(isHit);
     };
-    t.ok(isHit(await get(service, paths[0] ?? '', first)), 'another caller reads it from memory');
-    t.strictSame(await turnsOf(paths[0] ?? ''), [false, false, true]);
+    const path = paths[0] ?? '';
+    t.ok(isHit(await get(service, path, first)), 'another caller reads it from memory');
+    t.strictSame(await turnsOf(path), [false, false, true]);
     t.strictSame(await turnsOf('/items/tags?fields=id&limit=77'), [false, false, true], 'as what nobody has read');
+    const document = `/graphql?query=${encodeURIComponent('{ tags(limit: 3) { id } }')}`;
+    await warm(service, document, first);
+    t.strictSame(await turnsOf(document), [false, false, true], 'a query of GraphQL');
+    await warm(service, '/items/tags?fields=id&limit=78');
+    t.strictSame(await turnsOf('/items/tags?fields=id&limit=78'), [false, false, true], 'of an administrator');
+  });
+  await t.test('a caller with other permissions shares no read that is under way', async (t) => {
+    const path = '/items/tags?fields=id&limit=79';
+    const locker = connectSql(databaseUrl);
+    await Promise.all([first, third].map((caller) => get(service, path, caller)));
+    await locker`begin`;
+    await locker`lock table tags`;
+    const reads = [first, second, third].map((caller) => get(service, path, caller));
+    const waiting = async (): Promise<number> =>
+      (await sql`select from pg_stat_activity where wait_event_type = 'Lock' and query like '%tags%'`).length;
+    await waitFor(async () => (await waiting()) === 2, 4_000).catch(() => {});
+    t.equal(await waiting(), 2, 'the first two share a statement, the third has one of its own');
+    await locker`rollback`;
+    await Promise.all(reads);
+    await locker.end({ timeout: 1 });
+  });
+  await t.test('a caller with other permissions evicts no answers of others', async (t) => {
+    const before = await metric(service, 'evictions_total');
+    for (let from = 0; from < 1_200; from += 20)
+      for (let turn = 0; turn < 3; turn++) {
+        const offsets = Array.from({ length: 20 }, (_, index) => from + index);
+        await Promise.all(offsets.map((offset) => get(service, `/items/tags?fields=id&offset=${offset}`, third)));
+      }
+    t.ok((await metric(service, 'evictions_total')) > before, 'the memory is full');
+    const answers = await Promise.all(paths.map((path) => get(service, path, first)));
+    t.equal(answers.filter(isHit).length, paths.length);
   });
   await t.test('an answer that is too large does not keep small ones out', async (t) => {
     await sql`insert into tags (name) select repeat('x', 200) from generate_series(1, 1000)`;
