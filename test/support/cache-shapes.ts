@@ -191,6 +191,12 @@ const RELATED_FILTERS: Readonly<Partial<Record<Table, (level: number) => object>
   notes: (level) => ({ person: { team: { level: { _gte: level } } } }),
 };
 
+/**
+ * Limits of lists with all rows of a table. REST streams a list without a limit, which is never kept: if all of them were such lists, no
+ * list from memory would be searched for missing rows. A dashboard names its limit.
+ */
+const COMPLETE_LIMITS = [500, 500, 500, -1] as const;
+
 export class ShapeMaker {
   constructor(
     private readonly draw: Draw,
@@ -236,7 +242,7 @@ export class ShapeMaker {
       fields: this.#pick(FIELDS[table]),
       filter,
       sort: isComplete ? 'id' : this.#pick(['id', '-id', '-stamp', 'level']),
-      limit: isComplete ? -1 : 1 + this.draw(12),
+      limit: isComplete ? this.#pick(COMPLETE_LIMITS) : 1 + this.draw(12),
     };
     const sent = [
       () => byUrl(query),
