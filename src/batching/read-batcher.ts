@@ -44,6 +44,8 @@ export class ReadBatcher {
   #turns: ShapeQueue[] = [];
   readonly #deadlines = new Deadlines(MAX_BATCH_MS);
   #scheduled = false;
+  /** How many reads the last statement carried. */
+  #lastReads = 0;
   #timer: NodeJS.Timeout | null = null;
   #sweeper: NodeJS.Timeout | null = null;
   #sweeps = 0;
@@ -66,7 +68,8 @@ export class ReadBatcher {
     const queue = this.#queueOf(read.shape);
     queue.waiting.push(new PendingRead(read, listener, this.#sweeps));
     this.#enter(queue);
-    this.#schedule();
+    if (this.#isAlone) this.#advance();
+    else this.#schedule();
     this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP_INTERVAL_MS).unref();
   }
 
@@ -92,6 +95,14 @@ export class ReadBatcher {
     if (queue.isQueued) return;
     queue.isQueued = true;
     this.#turns.push(queue);
+  }
+
+  /**
+   * Whether a read has probably arrived alone: nothing is in flight, and the last one was alone. To wait until others may have entered
+   * would cost a client that sends one request at a time more than it gains.
+   */
+  get #isAlone(): boolean {
+    return this.#lastReads === 1 && !this.#scheduled && this.#turns.length === 1 && this.#slots.busy === 0;
   }
 
   /** Runs after all reads that arrived together have entered. */
@@ -149,6 +160,7 @@ export class ReadBatcher {
     if (first === undefined) return;
     const slot = behind ?? this.#slots.take(queue, caller);
     queue.onSent(reads.length, slot, now);
+    this.#lastReads = reads.length;
     const onEnd: OnEnd = (error, unsent, isSplit) => {
       const ms = queue.onAnswered(reads.length, slot, now);
       if (!unsent) {

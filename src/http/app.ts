@@ -414,7 +414,7 @@ class Responder implements ServerHooks {
       const head = headOf(exchange, reply, headers, close);
       if ((exchange.kept !== null || reply.isConstant) && !close)
         this.kept?.keep(exchange, reply, head.slice(exchange.id.length));
-      this.#queue.add({ exchange, reply, head, close });
+      this.#queue.add({ exchange, reply, head, close }, this.#running === 1);
     } else
       streamBody({ exchange, reply, headers, close }, reply.body, (error) => this.#report(exchange, error)).then(
         () => this.#done(exchange),

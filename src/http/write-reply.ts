@@ -305,16 +305,16 @@ export class ResponseQueue {
   ) {}
 
   /**
-   * A small response is written at once if the handler of uWebSockets still runs; another one in a microtask, before the event loop goes
-   * on: until then borrowed memory is valid.
+   * A small response is written at once if the handler of uWebSockets still runs, or if no other request does: nothing can be ready at the
+   * same time. Another one is written in a microtask, before the event loop goes on: until then borrowed memory is valid.
    */
-  add(response: PendingResponse): void {
+  add(response: PendingResponse, isOnly: boolean): void {
     const start = this.#used;
     if (typeof response.head === 'string' && start + response.head.length <= HEADER_BUFFER_BYTES) {
       this.#used += this.#headers.write(response.head, start, 'latin1');
       response.head = this.#headers.subarray(start, this.#used);
     }
-    if (response.exchange.isCorked && isSmall(response.reply)) {
+    if ((isOnly || response.exchange.isCorked) && isSmall(response.reply)) {
       this.#used = start;
       this.#finish(response, attempt(response));
       return;
