@@ -270,6 +270,7 @@ t.test('a hook refuses with its own status; any other error, and a hook that han
       if (mode === 'odd') return 'a text';
       if (mode === 'instance') return { text: new Map() };
       if (mode === 'self') await tx.items('notes', ADMIN).create({ text: 'again' });
+      if (mode === 'self by the API') await lateral.items('notes', ADMIN).create({ text: 'again' });
       if (mode === 'without hooks') await tx.items('notes', { ...ADMIN, hooks: false }).create({ text: 'again' });
       if (mode === 'caught')
         await tx
@@ -317,6 +318,9 @@ t.test('a hook refuses with its own status; any other error, and a hook that han
   }
   const logged = JSON.stringify(events.map((event) => ('error' in event ? String(event.error) : '')));
   t.match(logged, /triggers itself/);
+  events.length = 0;
+  t.match(await attempt('self by the API'), { status: 503, code: 'SERVICE_UNAVAILABLE' });
+  t.match(String(events.map((event) => ('error' in event ? event.error : ''))), /it triggers itself: 20 hooks/);
   t.equal(await count(), before, 'nothing was written');
   mode = 'without hooks';
   await notes.create({ text: 'x' });

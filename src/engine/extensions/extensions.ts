@@ -1,4 +1,5 @@
 /** The extensions of a service: which hooks a collection has, and how each of them is run. */
+import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Identity } from '../../access/identity.js';
 import { type ErrorCode, LateralError, ServiceError, StartError, serviceUnavailable } from '../../base/errors.js';
 import { isRecord, messageOf } from '../../base/narrow.js';
@@ -65,6 +66,10 @@ export interface ExtensionServices {
   /** The API with a caller for `as: 'caller'`. */
   readonly apiFor: (caller: Identity) => CallerApi;
 }
+
+/** How many hooks wait for the one that runs. A hook that calls the API of the program can trigger itself in requests of their own. */
+const waitingHooks = new AsyncLocalStorage<number>();
+const MAX_WAITING_HOOKS = 20;
 
 const PROPERTIES: readonly string[] = [
   ...['name', 'collections', 'beforeWrite', 'afterWrite', 'afterCommit', 'beforeRead', 'routes', 'start', 'stop'],
@@ -189,8 +194,12 @@ export class Extensions {
     context: Context,
     settle: (isFailed: boolean) => Promise<void> = async () => {},
   ): Promise<Result> {
+    const waiting = waitingHooks.getStore() ?? 0;
+    if (waiting >= MAX_WAITING_HOOKS)
+      throw this.failure(new Error(`it triggers itself: ${waiting} hooks already wait for it`), hook);
     const late = { message: `it did not end within ${this.timeoutMs} ms (EXTENSION_TIMEOUT)` };
-    const outcome = await within(Promise.resolve(context).then(hook.call), this.timeoutMs, late).then(
+    const running = waitingHooks.run(waiting + 1, () => Promise.resolve(context).then(hook.call));
+    const outcome = await within(running, this.timeoutMs, late).then(
       (result) => ({ result }),
       (error: unknown) => ({ error }),
     );
