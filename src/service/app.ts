@@ -30,6 +30,7 @@ import {
   checksRoutes,
   collectionsRoutes,
   fieldsRoutes,
+  functionsRoutes,
   indexesRoutes,
   relationsRoutes,
 } from '../api/schema/definitions.js';
@@ -284,6 +285,7 @@ function modelRoutes({ config, identities, core: { policies, schemaChanges } }: 
     ...changesRoutes(services),
     ...indexesRoutes(services),
     ...checksRoutes(services),
+    ...functionsRoutes(services),
   ];
   return config.DIRECTUS_COMPATIBILITY ? withDirectusSchema(routes) : routes;
 }

@@ -89,8 +89,7 @@ t.test('checks, indexes and functions in Model', { skip }, async (t) => {
   await page.reload();
   await page.getByRole('button', { name: 'Functions' }).click();
   const functions = page.getByRole('dialog', { name: 'Functions' });
-  await functions.getByLabel('Function of the database').fill(MARKUP);
-  await functions.getByRole('button', { name: 'Make callable' }).click();
+  await functions.getByRole('button', { name: `Make ${MARKUP} callable` }).click();
   await functions.getByRole('button', { name: `Call ${MARKUP}` }).click();
   await functions.getByLabel(MARKUP, { exact: true }).fill(MARKUP);
   await functions.getByRole('button', { name: 'Run' }).click();

@@ -159,6 +159,38 @@ t.test('indexes are listed with size and use, created, and dropped', async (t) =
   t.equal((await sql`select from pg_class where relname in (${name}, ${unique.name})`).length, 0);
 });
 
+t.test('functions that can be made callable are listed', async (t) => {
+  await sql`create function offered(at_least int default 3, out low int, out high int) language sql stable as 'select 1, 2'`;
+  await sql`comment on function offered is 'Two numbers'`;
+  for (const [name, takes, returns] of [
+    ['unnamed', 'int', 'int'],
+    ['polymorphic', 'any_value anyelement', 'anyelement'],
+  ] as const)
+    await sql.unsafe(`create function ${name}(${takes}) returns ${returns} language sql as 'select $1'`);
+  await sql`create function triggered() returns trigger language plpgsql as 'begin return new; end'`;
+  await sql`create procedure proceeding() language sql as 'select 1'`;
+  const listed = await ask<readonly { name: string }[]>('GET', '/schema/functions');
+  t.strictSame(
+    listed.filter(({ name }) => name === 'offered'),
+    [
+      {
+        name: 'offered',
+        schema: null,
+        arguments: 'at_least integer DEFAULT 3, OUT low integer, OUT high integer',
+        returns: 'record',
+        writes: false,
+        note: 'Two numbers',
+      },
+    ],
+  );
+  for (const name of ['unnamed', 'polymorphic', 'triggered', 'proceeding'])
+    t.notOk(
+      listed.some((each) => each.name === name),
+      `${name} cannot be called`,
+    );
+  t.equal((await request(service, 'GET', '/schema/functions', { token: null })).status, 403);
+});
+
 t.test('checks are listed, created, applied to writes, and dropped', async (t) => {
   const expression = "views >= -1000 and status <> 'forbidden'";
   const dry = await ask<DryRun>('POST', '/checks/articles?dry_run=true', { expression });

@@ -1,7 +1,7 @@
 /**
  * /collections, /fields and /relations: tables, columns and relations, with their metadata. A folder that groups collections is a
  * collection without a table. `POST /schema/changes` creates several that belong together in one transaction. /indexes and /checks: the
- * indexes of collections with their size and use, and their check constraints.
+ * indexes of collections with their size and use, and their check constraints. `GET /schema/functions`: functions of the database.
  */
 import { SCHEMA_TABLES } from '../../access/describe-permissions.js';
 import type { Identities } from '../../access/identities.js';
@@ -22,6 +22,7 @@ import {
 import type { Model } from '../../mirror/model.js';
 import { readKeys, requireObject } from '../../request/write.js';
 import type { SchemaChanger, SchemaChanges } from '../../schema/change/change.js';
+import { describeFunctions } from '../../schema/change/functions.js';
 import {
   type Operation,
   parseCollection,
@@ -60,6 +61,7 @@ import {
   list,
   object,
   ok,
+  orNull,
   queryParameter,
   ref,
   STRING,
@@ -511,4 +513,23 @@ async function removeCheck(request: ActionRequest, schemaChanges: SchemaChanger)
   const [collection = '', name = ''] = request.parameters;
   await schemaChanges.change((draft) => dropCheck(draft, collection, name));
   return undefined;
+}
+
+const DATABASE_FUNCTION = object({
+  name: STRING,
+  schema: orNull(STRING),
+  arguments: STRING,
+  returns: STRING,
+  writes: BOOLEAN,
+  note: orNull(STRING),
+});
+
+export function functionsRoutes(services: SchemaChangeServices): ActionRoute[] {
+  const { inspect } = schemaResource(services, 'service_functions');
+  return [
+    inspect('GET /schema/functions', (_, changes) => changes.read((draft) => describeFunctions(draft, changes.model)), {
+      summary: 'Read the functions of the database that can be made callable',
+      data: list(DATABASE_FUNCTION),
+    }),
+  ];
 }

@@ -5,6 +5,7 @@ import { call, messageOf } from '../api';
 import { mayAdminister } from '../state';
 import { Button, Dialog, Empty, ErrorBox } from '../ui';
 import { TextField } from './form';
+import { type DatabaseFunction, OfferedFunctions } from './offered';
 
 interface Schema {
   readonly type?: string | readonly string[];
@@ -47,21 +48,36 @@ interface Specification {
 
 interface Listed {
   readonly callable: readonly Callable[];
-  /** Names that were entered, but that the service cannot call: mostly the database has no such function. */
+  /** Names that the service cannot call: mostly the database has no such function. */
   readonly missing: readonly string[];
+  /** The other functions of the database, for administrators. */
+  readonly offered: readonly DatabaseFunction[];
+}
+
+/** A row of service_functions. */
+interface Exposed {
+  readonly name: string;
+  readonly schema: string | null;
+  readonly function: string | null;
 }
 
 async function loadFunctions(): Promise<Listed> {
-  const [{ text }, { data: rows }] = await Promise.all([
+  const [{ text }, { data: rows }, { data: inDatabase }] = await Promise.all([
     call('GET', '/server/specs/oas'),
-    mayAdminister.value ? call<{ name: string }[]>('GET', '/functions?fields=name&limit=-1') : { data: [] },
+    mayAdminister.value ? call<Exposed[]>('GET', '/functions?fields=name,schema,function&limit=-1') : { data: [] },
+    mayAdminister.value ? call<DatabaseFunction[]>('GET', '/schema/functions') : { data: [] },
   ]);
   const { paths } = JSON.parse(text) as Specification;
   const callable = Object.entries(paths).flatMap(([path, { get, post }]) =>
     path.startsWith('/rpc/') && post ? [describe(decodeURIComponent(path.slice('/rpc/'.length)), post, !!get)] : [],
   );
   const known = new Set(callable.map(({ name }) => name));
-  return { callable, missing: rows.map(({ name }) => name).filter((name) => !known.has(name)) };
+  const taken = new Set(rows.map((row) => JSON.stringify([row.schema, row.function ?? row.name])));
+  return {
+    callable,
+    missing: rows.map(({ name }) => name).filter((name) => !known.has(name)),
+    offered: inDatabase.filter(({ schema, name }) => !taken.has(JSON.stringify([schema, name]))),
+  };
 }
 
 function describe(name: string, { description, requestBody, responses }: Operation, reads: boolean): Callable {
@@ -82,7 +98,14 @@ function schemaOf(part: Content | undefined): Schema {
 }
 
 function typeOf({ type, format, items, $ref, anyOf }: Schema): string {
-  if ($ref) return $ref.split('/').at(-1) ?? '';
+  // Items of the collection articles are the schema Items_articles.
+  if ($ref)
+    return (
+      $ref
+        .split('/')
+        .at(-1)
+        ?.replace(/^Items_/, '') ?? ''
+    );
   if (items) return `${typeOf(items)}[]`;
   if (anyOf?.[0]) return typeOf(anyOf[0]);
   const [plain = 'any'] = [type].flat().filter((each) => each !== 'null');
@@ -103,7 +126,6 @@ function FunctionsDialog({ onClose }: { readonly onClose: () => void }): JSX.Ele
   const [functions, setFunctions] = useState<Listed | null>(null);
   const [chosen, setChosen] = useState<string | null>(null);
   const [error, setError] = useState<string | null>(null);
-  const [name, setName] = useState('');
   const load = (): Promise<void> =>
     loadFunctions().then(setFunctions, (failure: unknown) => setError(messageOf(failure)));
   useEffect(() => void load(), []);
@@ -111,13 +133,11 @@ function FunctionsDialog({ onClose }: { readonly onClose: () => void }): JSX.Ele
     setError(null);
     try {
       await call(method, path, body === undefined ? {} : { body });
-      setName('');
       await load();
     } catch (failure) {
       setError(messageOf(failure));
     }
   };
-  const expose = (): void => void change('POST', '/functions', { name: name.trim() });
   return (
     <Dialog title="Functions" kind="side" isForm onClose={onClose}>
       {error && <ErrorBox text={error} />}
@@ -125,7 +145,7 @@ function FunctionsDialog({ onClose }: { readonly onClose: () => void }): JSX.Ele
       {functions?.callable.length === 0 && functions.missing.length === 0 && (
         <Empty title="No functions yet" icon="code">
           {mayAdminister.value
-            ? 'Enter the name of a function of the database to make it callable.'
+            ? 'Make a function of the database callable.'
             : 'An administrator can make functions of the database callable.'}
         </Empty>
       )}
@@ -154,25 +174,11 @@ function FunctionsDialog({ onClose }: { readonly onClose: () => void }): JSX.Ele
           />
         ))}
       </ul>
-      {mayAdminister.value && (
-        <form
-          class="form expose"
-          onSubmit={(event) => {
-            event.preventDefault();
-            if (name.trim() !== '') expose();
-          }}
-        >
-          <TextField
-            label="Function of the database"
-            value={name}
-            onInput={setName}
-            note="Administrators can call it then. Other callers need a permission to execute it"
-          />
-          <div class="row">
-            <Button label="Make callable" disabled={name.trim() === ''} onClick={expose} />
-          </div>
-          <button type="submit" hidden />
-        </form>
+      {mayAdminister.value && functions && (
+        <OfferedFunctions
+          functions={functions.offered}
+          onExpose={({ name, schema }) => void change('POST', '/functions', { name, schema })}
+        />
       )}
     </Dialog>
   );
