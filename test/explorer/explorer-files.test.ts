@@ -101,8 +101,10 @@ t.test('task 22: upload a picture and replace it; preview, where used, transform
   await dialog.getByRole('button', { name: 'Replace content' }).click();
   await (await replacing).setFiles([{ name: 'other.bmp', mimeType: 'image/bmp', buffer: bitmap(20) }]);
   await page.getByText('The content was replaced').waitFor();
-  const after = await sql`select id, type, filesize from service_files`;
-  t.match([...after], [{ id, type: 'image/bmp', filesize: String(bitmap(20).length) }], 'the same id, other content');
+  const after = await sql`select id, type, filesize, filename_download as name from service_files`;
+  const stored = { id, type: 'image/bmp', filesize: String(bitmap(20).length), name: 'other.bmp' };
+  t.match([...after], [stored], 'the same id, other content');
+  await dialog.getByText('other.bmp').waitFor();
   const content = await get(service, `/assets/${id}`);
   t.equal(Number(content.headers['content-length']), bitmap(20).length);
   await dialog.getByText('image/bmp').waitFor();

@@ -286,6 +286,7 @@ t.test('content is replaced under the same key, and the former bytes are removed
   t.equal((await upload([text('stolen')], other.token, `/files/${id}`)).status, 403);
   const answer = await upload([text('after, and longer', 'new.md', 'text/markdown')], user.token, `/files/${id}`);
   t.match(dataOf(answer), { id, title: 'My First File', type: 'text/markdown', filesize: '17' });
+  t.equal(dataOf(answer)['filename_download'], 'new.md', 'the name belongs to the content');
   t.match(dataOf(answer)['filename_disk'], new RegExp(`^${id}-[0-9a-f]{16}\\.md$`));
   t.equal((await request(service, 'GET', `/assets/${id}`)).text, 'after, and longer');
   await waitFor(async () => !(await stored()).includes(`${id}.txt`), 5_000);
@@ -299,6 +300,8 @@ t.test('content is replaced under the same key, and the former bytes are removed
     },
   );
   t.equal((await request(service, 'GET', `/assets/${id}`)).text, 'after, and longer');
+  const named = [{ name: 'filename_download', content: 'kept.txt' }, text('named', 'other.md')];
+  t.equal(dataOf(await upload(named, undefined, `/files/${id}`))['filename_download'], 'kept.txt', 'the form names it');
   t.equal((await upload([text('x')], undefined, '/files/00000000-0000-4000-8000-000000000000')).status, 403);
   t.equal((await stored()).filter((name) => name.startsWith('0000')).length, 0);
 });

@@ -119,7 +119,7 @@ async function replaceFile(exchange: Exchange, services: FilesServices): Promise
       await removeOnFailure(stored, services, () =>
         readForm(exchange, body, services, async (file) => {
           if (stored.length > 0) throw invalidPayload('The form must contain one file');
-          stored.push(await store(file, `${id}-${randomBytes(8).toString('hex')}`, services, current));
+          stored.push(await storeReplacement(file, id, current, services));
         }),
       );
       return {
@@ -272,6 +272,22 @@ async function storeNew(file: FormFile, client: RequestClient, services: FilesSe
   };
   const own = [...stored.own, ...Object.keys(defaults).filter((name) => file.fields[name] === undefined)];
   return { ...stored, row: { ...defaults, ...stored.row }, own };
+}
+
+/** The name of the former content may have the ending of another type, so the row gets that of the new content. */
+async function storeReplacement(
+  file: FormFile,
+  id: string,
+  current: string | null,
+  services: FilesServices,
+): Promise<StoredFile> {
+  const stored = await store(file, `${id}-${randomBytes(8).toString('hex')}`, services, current);
+  if (file.fields['filename_download'] !== undefined) return stored;
+  return {
+    ...stored,
+    row: { ...stored.row, filename_download: nameOf(file.name) },
+    own: [...stored.own, 'filename_download'],
+  };
 }
 
 /** Where a file is stored, and its type. Refuses fields, locations and types that a file cannot have. */
