@@ -3,28 +3,18 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { pretty } from '../../../src/sql/pretty';
 import { call, messageOf } from '../api';
-import { usePolling } from '../polling';
 import { type Shape, summaries } from '../pulse/summary';
+import { useShapes } from '../pulse/use-shapes';
 import { SqlText } from '../query/sql-text';
 import { TextField } from '../schema/form';
 import { toast } from '../state';
 import { Button, ErrorBox, FormDialog } from '../ui';
 import { shownMs, Table } from './parts';
 
-const EVERY_MS = 4_000;
-
 export function BudgetsTab(): JSX.Element {
-  const [shapes, setShapes] = useState<readonly Shape[] | null>(null);
   const [open, setOpen] = useState<Shape | null>(null);
   const [turn, setTurn] = useState(0);
-  const [error] = usePolling(
-    {
-      ask: () => call<Shape[]>('GET', '/server/shapes?limit=300'),
-      take: ({ data }) => setShapes(data),
-      everyMs: EVERY_MS,
-    },
-    [turn],
-  );
+  const [shapes, error] = useShapes(300, turn);
   const sorted = [...(shapes ?? [])].sort((one, other) => rank(other) - rank(one) || other.total - one.total);
   const names = summaries(sorted);
   const exceeded = sorted.filter((shape) => shape.exceeded).length;

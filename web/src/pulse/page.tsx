@@ -40,19 +40,8 @@ export function PulsePage(): JSX.Element {
     return true;
   };
   const [error] = usePolling({ ask: askMetrics, take, everyMs: EVERY_MS }, []);
-  if (isOff) return <Empty title="Metrics are off">Start the service without METRICS=off to see them.</Empty>;
   const [first] = points;
   const last = points.at(-1);
-  if (!first || !last || points.length < 2)
-    return error ? <ErrorBox text={error} /> : <p class="boot">Reading the first figures…</p>;
-  const compared = points.slice(1);
-  const times = compared.map(({ at }) => at / 1_000);
-  const replicas = [...last.lags.keys()];
-  const line = (label: string, colour: string, pick: (figures: Figures) => number | null): Line => ({
-    label,
-    colour,
-    values: compared.map((point) => point.figures && pick(point.figures)),
-  });
   return (
     <>
       <header class="toolbar pulse-bar">
@@ -61,71 +50,72 @@ export function PulsePage(): JSX.Element {
           Updated every two seconds, for the last five minutes, without the requests of this page
         </span>
       </header>
-      <div class="pulse">
-        {error && <ErrorBox text={error} />}
-        <div class="charts">
-          <Chart
-            title="Requests"
-            unit="per second"
-            times={times}
-            lines={[
-              line('all', 'accent', (each) => each.perSecond),
-              line('5xx', 'bad', (each) => each.errorsPerSecond),
-            ]}
-          />
-          <Chart
-            title="Latency"
-            unit="ms"
-            times={times}
-            lines={[line('p50', 'accent', (each) => each.p50), line('p99', 'warm', (each) => each.p99)]}
-          />
-          <Chart
-            title="Reads per statement"
-            unit="in a batch"
-            times={times}
-            lines={[line('mean', 'accent', (each) => each.batch)]}
-          />
-          <Chart
-            title="Statements"
-            unit="per request"
-            times={times}
-            lines={[line('mean', 'accent', (each) => each.statements)]}
-          />
-          <Chart
-            title="Connections"
-            unit=""
-            times={times}
-            lines={[line('in use', 'accent', (each) => each.busy), line('waiting', 'bad', (each) => each.waiting)]}
-          />
-          <Chart
-            title="Memory"
-            unit="MB"
-            times={times}
-            lines={[line('resident', 'accent', (each) => each.megabytes)]}
-          />
-          {replicas.length > 0 && (
-            <Chart
-              title="Replicas"
-              unit="ms behind"
-              times={times}
-              lines={replicas.map((server, at) => ({
-                label: server,
-                colour: COLOURS[at % COLOURS.length] ?? 'accent',
-                values: compared.map(({ lags }) => lags.get(server) ?? null),
-              }))}
-            />
+      {isOff ? (
+        <Empty title="Metrics are off">Start the service without METRICS=off to see them.</Empty>
+      ) : (
+        <div class="pulse">
+          {error && <ErrorBox text={error} />}
+          {first && last && points.length > 1 ? (
+            <>
+              <Charts compared={points.slice(1)} replicas={[...last.lags.keys()]} />
+              <section class="pulse-routes">
+                <h2>Slowest statements of the last five minutes</h2>
+                <Shapes />
+              </section>
+              <section class="pulse-routes">
+                <h2>Busiest routes</h2>
+                <Routes now={last} before={first} />
+              </section>
+            </>
+          ) : (
+            !error && <p class="boot">Reading the first figures…</p>
           )}
         </div>
-        <section class="pulse-routes">
-          <h2>Slowest statements of the last five minutes</h2>
-          <Shapes />
-        </section>
-        <section class="pulse-routes">
-          <h2>Busiest routes</h2>
-          <Routes now={last} before={first} />
-        </section>
-      </div>
+      )}
     </>
+  );
+}
+
+interface ChartsProps {
+  readonly compared: readonly Point[];
+  readonly replicas: readonly string[];
+}
+
+function Charts({ compared, replicas }: ChartsProps): JSX.Element {
+  const times = compared.map(({ at }) => at / 1_000);
+  const line = (label: string, colour: string, pick: (figures: Figures) => number | null): Line => ({
+    label,
+    colour,
+    values: compared.map((point) => point.figures && pick(point.figures)),
+  });
+  const charts: readonly (readonly [title: string, unit: string, lines: readonly Line[]])[] = [
+    [
+      'Requests',
+      'per second',
+      [line('all', 'accent', (each) => each.perSecond), line('5xx', 'bad', (each) => each.errorsPerSecond)],
+    ],
+    ['Latency', 'ms', [line('p50', 'accent', (each) => each.p50), line('p99', 'warm', (each) => each.p99)]],
+    ['Reads per statement', 'in a batch', [line('mean', 'accent', (each) => each.batch)]],
+    ['Statements', 'per request', [line('mean', 'accent', (each) => each.statements)]],
+    [
+      'Connections',
+      '',
+      [line('in use', 'accent', (each) => each.busy), line('waiting', 'bad', (each) => each.waiting)],
+    ],
+    ['Memory', 'MB', [line('resident', 'accent', (each) => each.megabytes)]],
+  ];
+  const lags = replicas.map((server, at) => ({
+    label: server,
+    colour: COLOURS[at % COLOURS.length] ?? 'accent',
+    values: compared.map((point) => point.lags.get(server) ?? null),
+  }));
+  return (
+    <div class="charts">
+      {charts.map(([title, unit, lines]) => (
+        <Chart key={title} title={title} unit={unit} times={times} lines={lines} />
+      ))}
+      {lags.length > 0 && <Chart title="Replicas" unit="ms behind" times={times} lines={lags} />}
+    </div>
   );
 }
 

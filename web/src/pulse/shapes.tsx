@@ -5,13 +5,12 @@ import { pretty } from '../../../src/sql/pretty';
 import { call, messageOf } from '../api';
 import { type PlanJson, readPlan, slowest } from '../plan/plan';
 import { PlanTree } from '../plan/tree';
-import { usePolling } from '../polling';
 import '../query/query.css';
 import { SqlText } from '../query/sql-text';
 import { Button, copyText, countOf, Dialog, ErrorBox } from '../ui';
 import { type Shape, summaries } from './summary';
+import { useShapes } from './use-shapes';
 
-const EVERY_MS = 4_000;
 const COLUMNS = [
   ['calls', 'Calls'],
   ['statements', 'Statements'],
@@ -25,17 +24,9 @@ const COLUMNS = [
 type Column = (typeof COLUMNS)[number][0];
 
 export function Shapes(): JSX.Element {
-  const [shapes, setShapes] = useState<readonly Shape[] | null>(null);
+  const [shapes, error] = useShapes(100);
   const [by, setBy] = useState<Column>('total');
   const [open, setOpen] = useState<Shape | null>(null);
-  const [error] = usePolling(
-    {
-      ask: () => call<Shape[]>('GET', '/server/shapes?limit=100'),
-      take: ({ data }) => setShapes(data),
-      everyMs: EVERY_MS,
-    },
-    [],
-  );
   if (error) return <ErrorBox text={error} />;
   if (!shapes) return <p class="quiet">Reading…</p>;
   if (shapes.length === 0) return <p class="quiet">No statements in the last five minutes.</p>;
