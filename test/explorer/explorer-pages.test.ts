@@ -153,7 +153,7 @@ t.test('task 15: a field by clicks; a diagram, a new relation', { skip }, async 
 t.test('task 12: why? The public may read published articles, but no draft', { skip }, async (t) => {
   const { page, complaints } = await openPage(service);
   await logIn(service, page, '#/access');
-  await page.getByText('What requests without a login may do.').waitFor();
+  await page.getByText('This policy applies to requests without a login.').waitFor();
   await page.getByRole('button', { name: 'read tags: no' }).click();
   await page.getByRole('button', { name: 'Allow' }).click();
   await page.getByRole('button', { name: 'read tags: all' }).waitFor();
@@ -235,7 +235,18 @@ t.test('task 12: why? The public may read published articles, but no draft', { s
 
 t.test('pulse: what the service does now', { skip }, async (t) => {
   const { page, complaints } = await openPage(service, { viewport: { width: 360, height: 720 } });
+  let pass = (): void => {};
+  const passed = new Promise<void>((resolve) => {
+    pass = resolve;
+  });
+  await page.route('**/server/metrics', async (route) => {
+    await passed;
+    await route.continue();
+  });
   await logIn(service, page, '#/pulse');
+  await page.getByText('Reading the first figures').waitFor();
+  await page.getByRole('heading', { level: 1, name: 'Pulse' }).waitFor();
+  pass();
   await page.getByRole('figure', { name: /^Requests: all/ }).waitFor();
   await page.getByRole('figure', { name: /^Latency: p50 –, p99 –/ }).waitFor();
   for (let count = 0; count < 20; count++) await request(service, 'GET', '/items/tags/1');

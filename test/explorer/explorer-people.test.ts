@@ -287,7 +287,7 @@ t.test('rights: what a user can do, as a table, and view as', { skip }, async (t
   t.match(await table.getByRole('row', { name: /^service_files/ }).innerText(), /all\s+all fields/);
   t.equal(await table.getByRole('row', { name: /^comments/ }).count(), 0);
   await page.getByLabel('User, role or public').selectOption('public');
-  await page.getByText('No policy grants anything here.').waitFor();
+  await page.getByText('No assigned policy grants a permission.').waitFor();
   await page.getByRole('searchbox', { name: 'Find a user' }).fill('admin@');
   await page.getByRole('option', { name: 'new@example.com' }).waitFor({ state: 'detached' });
   await page.keyboard.press('Enter');
@@ -365,7 +365,7 @@ t.test('hostile names are text, and axe finds nothing serious, in both themes an
   await page.getByRole('button', { name: 'Assign', exact: true }).click();
   await check('assign');
   await openAt(page, `#/people/rights?as=user:${made?.['id']}`);
-  await page.getByText('No policy grants anything here.').waitFor();
+  await page.getByText('No assigned policy grants a permission.').waitFor();
   await check('rights');
   t.strictSame(complaints, []);
 });

@@ -210,9 +210,24 @@ t.test('comments: write, change, delete', { skip }, async (t) => {
   ]);
   t.strictSame(await findings(page), [], 'no serious finding');
   await comment.getByRole('button', { name: 'Delete' }).click();
+  const question = page.getByRole('dialog', { name: 'Delete the comment?' });
+  await question.getByRole('button', { name: 'Cancel' }).click();
+  t.equal((await sql`select from service_comments`).length, 1, 'nothing is deleted before the answer');
+  await comment.getByRole('button', { name: 'Delete' }).click();
+  await question.getByRole('button', { name: 'Delete comment' }).click();
   await page.getByText('No comments yet.').waitFor();
   t.equal((await sql`select from service_comments`).length, 0);
   t.strictSame(complaints, []);
+});
+
+t.test('the page of a key that cannot be read has no tabs', { skip }, async (t) => {
+  const { page } = await openPage(service);
+  await logIn(service, page, '#/data/articles/none');
+  await page
+    .getByRole('alert')
+    .getByText(/must be a whole number/)
+    .waitFor();
+  t.equal(await page.getByRole('navigation', { name: 'Parts of the item' }).count(), 0);
 });
 
 t.test('who may see it, and the item as requests', { skip }, async (t) => {

@@ -134,7 +134,7 @@ function PolicyGrid({ policy, access, model, onChanged }: GridProps): JSX.Elemen
           </>
         ) : (
           <>
-            What <strong>{holders(policy, access)}</strong> may do.
+            This policy applies to <strong>{holders(policy, access)}</strong>.
           </>
         )}{' '}
         Choose a cell to grant an action, or to change its rule.

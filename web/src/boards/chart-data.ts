@@ -36,7 +36,13 @@ export function chartData(rows: readonly Row[], json: QueryJson): ChartData {
   const isPivot = second !== undefined && third === undefined && measures.length === 1 && !isMoment(json);
   if (isPivot && measure && first !== undefined) return pivot(rows, first, second, measure);
   return {
-    labels: rows.map((row) => groups.map((name) => textOf(row[name])).join(isMoment(json) ? '-' : ' · ')),
+    labels: rows.map((row) => {
+      const parts = groups.map((name) => textOf(row[name]));
+      // As in a date: months and days have two digits, so that labels have one width.
+      return isMoment(json)
+        ? parts.map((part, at) => (at === 0 ? part : part.padStart(2, '0'))).join('-')
+        : parts.join(' · ');
+    }),
     series: measures.map(({ label, pick }) => ({ label, values: rows.map(pick) })),
   };
 }

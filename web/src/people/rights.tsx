@@ -129,7 +129,7 @@ function RightsTable({ rights }: { readonly rights: Rights }): JSX.Element {
   if (names.length === 0)
     return (
       <Empty title="No rights" icon="key">
-        No policy grants anything here. Assign one in <a href={href('people', ['policies'])}>Policies</a>.
+        No assigned policy grants a permission. Assign one in <a href={href('people', ['policies'])}>Policies</a>.
       </Empty>
     );
   const actions = ACTIONS.filter((action) =>

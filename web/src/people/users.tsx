@@ -134,9 +134,9 @@ function UserTable(props: { readonly users: readonly Person[]; readonly director
         <thead>
           <tr>
             <th scope="col">Name</th>
+            <th scope="col">Status</th>
             <th scope="col">Email</th>
             <th scope="col">Role</th>
-            <th scope="col">Status</th>
             <th scope="col">Login</th>
             <th scope="col">Last access</th>
           </tr>
@@ -149,11 +149,11 @@ function UserTable(props: { readonly users: readonly Person[]; readonly director
                   {nameOf(person)}
                 </a>
               </th>
-              <td>{person.email ?? <span class="quiet">none</span>}</td>
-              <td>{person.role === null ? <span class="quiet">none</span> : roleName(person.role, directory)}</td>
               <td>
                 <span class={`tag ${person.status === 'active' ? 'plain' : 'warm'}`}>{person.status}</span>
               </td>
+              <td>{person.email ?? <span class="quiet">none</span>}</td>
+              <td>{person.role === null ? <span class="quiet">none</span> : roleName(person.role, directory)}</td>
               <td>
                 {person.tfa_secret !== null && <span class="tag plain">second factor</span>}{' '}
                 {person.token !== null && <span class="tag plain">token</span>}

@@ -95,7 +95,7 @@ function Table({ deliveries, onOpen }: TableProps): JSX.Element {
       <table>
         <thead>
           <tr>
-            {['Time', 'Event', 'Item', 'Status', 'Attempts', 'Answer'].map((name) => (
+            {['Time', 'Status', 'Event', 'Item', 'Attempts', 'Answer'].map((name) => (
               <th key={name} scope="col">
                 {name}
               </th>
@@ -111,12 +111,12 @@ function Table({ deliveries, onOpen }: TableProps): JSX.Element {
                 </button>
               </td>
               <td>
+                <span class={`tag ${TAGS[delivery.status]}`}>{delivery.status}</span>
+              </td>
+              <td>
                 {delivery.collection} {delivery.event}
               </td>
               <td>{delivery.item ?? '–'}</td>
-              <td>
-                <span class={`tag ${TAGS[delivery.status]}`}>{delivery.status}</span>
-              </td>
               <td>{delivery.attempts}</td>
               <td>{answerOf(delivery)}</td>
             </tr>

@@ -147,7 +147,7 @@ export function WebhookForm({ webhook, onClose, onSaved }: WebhookFormProps): JS
         <label for="hook-template">Body</label>
         <textarea
           id="hook-template"
-          class="code"
+          class="mono"
           rows={3}
           spellcheck={false}
           placeholder={'{"text": "New article {{data.title}}"}'}

@@ -2,6 +2,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call, messageOf } from '../../api';
+import { Confirm } from '../../forms';
 import type { Collection } from '../../model';
 import { me, toast, viewAs } from '../../state';
 import { Button, ErrorBox } from '../../ui';
@@ -24,6 +25,7 @@ export function Comments({ collection, itemKey }: CommentsProps): JSX.Element {
   const [error, setError] = useState<string | null>(null);
   const [typed, setTyped] = useState('');
   const [editing, setEditing] = useState<{ readonly id: string; readonly text: string } | null>(null);
+  const [deleting, setDeleting] = useState<string | null>(null);
   const load = async (): Promise<void> => {
     const filter = { collection: { _eq: collection.name }, item: { _eq: itemKey } };
     const fields = ['id', 'comment', 'date_created', 'user_created.id', 'user_created.email'];
@@ -59,7 +61,7 @@ export function Comments({ collection, itemKey }: CommentsProps): JSX.Element {
             {isOwn(each) && !viewAs.value && editing?.id !== each.id && (
               <span class="actions">
                 <Button label="Edit" kind="quiet" onClick={() => setEditing({ id: each.id, text: each.comment })} />
-                <Button label="Delete" kind="quiet" onClick={() => void write('DELETE', `/comments/${each.id}`)} />
+                <Button label="Delete" kind="quiet" onClick={() => setDeleting(each.id)} />
               </span>
             )}
           </header>
@@ -101,6 +103,20 @@ export function Comments({ collection, itemKey }: CommentsProps): JSX.Element {
             Comment
           </button>
         </form>
+      )}
+      {deleting !== null && (
+        <Confirm
+          title="Delete the comment?"
+          submit="Delete comment"
+          onClose={() => setDeleting(null)}
+          onConfirm={async () => {
+            await call('DELETE', `/comments/${deleting}`);
+            await load();
+            return 'The comment was deleted';
+          }}
+        >
+          <p>A deleted comment cannot be restored.</p>
+        </Confirm>
       )}
     </div>
   );

@@ -3,24 +3,19 @@ import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { call, itemsPath, messageOf } from '../../api';
 import type { Collection, Model } from '../../model';
-import { go, mayAdminister, route, toast, viewAs } from '../../state';
+import { route, viewAs } from '../../state';
 import { Button, Empty, ErrorBox, Menu } from '../../ui';
 import { forgetCounts } from '../collections';
-import { DeleteDialog } from '../delete';
-import { deletionOf, type Edits, editsOf, keyColumns, type Row } from '../edits';
+import { type Edits, editsOf, type Row } from '../edits';
 import { filterByKey, keyOfRow, titleOf } from '../item';
 import { splitKey } from '../key';
 import { PendingBar, useEditKeys } from '../pending';
 import { saveEdits } from '../save';
 import { recordFields } from '../source';
-import { addressOfList, addressOfRecord, BackLink } from './address';
-import { Comments } from './comments';
-import { RecordFields } from './fields';
+import { BackLink } from './address';
+import { Dialogs, type OpenDialog, Part, Tabs, tabsOf } from './parts';
 import './record.css';
-import { RequestDialog } from './request';
-import { Revisions } from './revisions';
-import { saveVersion, useVersions, VersionChoice, Versions, versionEdits } from './versions';
-import { Viewers } from './viewers';
+import { saveVersion, useVersions, VersionChoice, versionEdits } from './versions';
 
 interface RecordProps {
   readonly collection: Collection;
@@ -30,16 +25,6 @@ interface RecordProps {
   readonly onList: () => void;
 }
 
-const TABS = [
-  ['fields', 'Fields'],
-  ['revisions', 'Revisions'],
-  ['comments', 'Comments'],
-  ['versions', 'Versions'],
-  ['access', 'Readers'],
-] as const;
-
-type Tab = (typeof TABS)[number][0];
-
 export function RecordPage(props: RecordProps): JSX.Element {
   const { collection, model, itemKey, onList } = props;
   const { parameters } = route.value;
@@ -47,13 +32,10 @@ export function RecordPage(props: RecordProps): JSX.Element {
   const versions = useVersions(collection, itemKey);
   const version = versions.list?.find(({ key }) => key === chosen) ?? null;
   const { row, error, load } = useRecord(props, chosen);
-  const edits = useMemo((): Edits | null => {
-    if (viewAs.value || !collection.isWritable) return null;
-    return chosen === '' ? editsOf(collection.name, collection.keys) : versionEdits(collection, itemKey, chosen);
-  }, [collection, itemKey, chosen]);
+  const edits = useRecordEdits(props, chosen);
   const [wrong, setWrong] = useState<Readonly<Record<string, string>>>({});
   const [saving, setSaving] = useState(false);
-  const [open, setOpen] = useState<'request' | 'delete' | null>(null);
+  const [open, setOpen] = useState<OpenDialog>(null);
   const [reloads, setReloads] = useState(0);
   const refresh = (): void => {
     setReloads((count) => count + 1);
@@ -61,16 +43,7 @@ export function RecordPage(props: RecordProps): JSX.Element {
     void versions.load();
     forgetCounts(collection.name);
   };
-  const mayComment = collection.keys.length > 0 && !collection.system;
-  const tabs = TABS.filter(([name]) => {
-    if (name === 'fields') return true;
-    if (name === 'access') return mayAdminister.value && !collection.system;
-    if (name === 'revisions') return collection.hasRevisions;
-    return mayComment && !collection.singleton;
-  });
-  const tab = tabs.find(([name]) => name === parameters.get('tab'))?.[0] ?? 'fields';
-  const addressOfTab = (name: Tab): string =>
-    addressOfRecord(collection.name, itemKey, { tab: name === 'fields' ? '' : name, version: chosen });
+  const tab = tabsOf(collection).find(([name]) => name === parameters.get('tab'))?.[0] ?? 'fields';
   const save = async (): Promise<void> => {
     if (!edits || edits.count === 0 || saving || Object.keys(wrong).length > 0) return;
     setSaving(true);
@@ -78,47 +51,20 @@ export function RecordPage(props: RecordProps): JSX.Element {
     setSaving(false);
   };
   useEditKeys(edits, () => void save());
-  const key = row ? keyOfRow(row, collection, model) : null;
-  const remove = async (): Promise<void> => {
-    setOpen(null);
-    if (key === null) return;
-    try {
-      await call('DELETE', itemsPath(collection.name), { body: deletionOf([key], collection.keys) });
-      toast('One item deleted');
-      forgetCounts(collection.name);
-      go(addressOfList(collection.name));
-    } catch (failure) {
-      toast(`Not deleted: ${messageOf(failure)}`, 'bad');
-    }
-  };
-  const title = row ? titleOf(row, model, collection.name) : itemKey;
+  const rowKey = row ? keyOfRow(row, collection, model) : null;
+  const mayDelete = row && edits !== null && !collection.singleton && chosen === '';
+  const shared = { collection, model, itemKey, versions, version, chosen, tab, edits };
   return (
     <>
       <header class="toolbar record-bar">
         <Button label="Collections" icon="menu" kind="quiet" compact onClick={onList} />
         <BackLink collection={collection.name} />
-        <h1 title={title}>{title}</h1>
-        {title !== itemKey && <span class="quiet record-key">{itemKey}</span>}
-        <span class="grow" />
-        {row && <VersionChoice versions={versions} collection={collection} itemKey={itemKey} chosen={chosen} />}
+        <Title text={row ? titleOf(row, model, collection.name) : itemKey} itemKey={itemKey} />
+        {row && <VersionChoice {...shared} />}
         {row && (
           <Button label="As request" icon="code" hint="This item as REST and curl" onClick={() => setOpen('request')} />
         )}
-        <Menu
-          label="More"
-          icon="more"
-          compact
-          entries={[
-            { label: 'Reload', icon: 'refresh', onClick: refresh },
-            {
-              label: 'Delete',
-              icon: 'trash',
-              danger: true,
-              disabled: !row || edits === null || collection.singleton || chosen !== '',
-              onClick: () => setOpen('delete'),
-            },
-          ]}
-        />
+        <More mayDelete={!!mayDelete} onReload={refresh} onDelete={() => setOpen('delete')} />
       </header>
       <PendingBar
         edits={edits}
@@ -128,71 +74,63 @@ export function RecordPage(props: RecordProps): JSX.Element {
         onSave={() => void save()}
         onDiscard={() => setWrong({})}
       />
-      <nav class="tabs record-tabs" aria-label="Parts of the item">
-        {tabs.map(([name, label]) => (
-          <a key={name} href={addressOfTab(name)} aria-current={tab === name ? 'page' : undefined}>
-            {label}
-          </a>
-        ))}
-      </nav>
+      {row !== undefined && (row !== null || error === null) && <Tabs {...shared} />}
       {error !== null && <ErrorBox text={error} onRetry={refresh} />}
-      {row === undefined && (
-        <Empty title={`There is no item ${itemKey}`} icon="table">
-          {chosen === '' ? 'It was deleted, or you may not see it.' : `It has no version “${chosen}”.`}
-        </Empty>
-      )}
-      {row && key !== null && (
+      {row === undefined && <NoItem itemKey={itemKey} version={chosen} />}
+      {row && rowKey !== null && (
         <div class="record-body" key={`${itemKey} ${chosen}`}>
-          {tab === 'fields' && (
-            <RecordFields
-              collection={collection}
-              model={model}
-              row={row}
-              path={[key]}
-              edits={edits}
-              wrong={wrong}
-              onWrong={setWrong}
-              reloads={reloads}
-              version={chosen}
-            />
-          )}
-          {tab === 'revisions' && (
-            <Revisions
-              collection={collection}
-              model={model}
-              row={row}
-              itemKey={itemKey}
-              reloads={reloads}
-              onRestored={refresh}
-            />
-          )}
-          {tab === 'comments' && <Comments collection={collection} itemKey={itemKey} />}
-          {tab === 'versions' && (
-            <Versions collection={collection} itemKey={itemKey} versions={versions} onPromoted={refresh} />
-          )}
-          {tab === 'access' && <Viewers collection={collection} keyValues={keyColumns(key, collection.keys)} />}
+          <Part {...shared} {...{ row, rowKey, wrong, reloads }} onWrong={setWrong} onChanged={refresh} />
         </div>
       )}
-      {open === 'request' && row && (
-        <RequestDialog
-          collection={collection}
-          itemKey={itemKey}
-          model={model}
-          edits={edits}
-          version={version}
-          onClose={() => setOpen(null)}
-        />
-      )}
-      {open === 'delete' && key !== null && (
-        <DeleteDialog
-          collection={collection}
-          keys={[key]}
-          onClose={() => setOpen(null)}
-          onDelete={() => void remove()}
-        />
-      )}
+      {rowKey !== null && <Dialogs {...shared} open={open} rowKey={rowKey} onClose={() => setOpen(null)} />}
     </>
   );
+}
+
+function Title({ text, itemKey }: { readonly text: string; readonly itemKey: string }): JSX.Element {
+  return (
+    <>
+      <h1 title={text}>{text}</h1>
+      {text !== itemKey && <span class="quiet record-key">{itemKey}</span>}
+      <span class="grow" />
+    </>
+  );
+}
+
+interface MoreProps {
+  readonly mayDelete: boolean;
+  readonly onReload: () => void;
+  readonly onDelete: () => void;
+}
+
+function More({ mayDelete, onReload, onDelete }: MoreProps): JSX.Element {
+  return (
+    <Menu
+      label="More"
+      icon="more"
+      compact
+      entries={[
+        { label: 'Reload', icon: 'refresh', onClick: onReload },
+        { label: 'Delete', icon: 'trash', danger: true, disabled: !mayDelete, onClick: onDelete },
+      ]}
+    />
+  );
+}
+
+function NoItem({ itemKey, version }: { readonly itemKey: string; readonly version: string }): JSX.Element {
+  return (
+    <Empty title={`There is no item ${itemKey}`} icon="table">
+      {version === '' ? 'It was deleted, or you may not see it.' : `It has no version “${version}”.`}
+    </Empty>
+  );
+}
+
+/** The pending changes of the item or of its version, or null if the caller may not write. */
+function useRecordEdits({ collection, itemKey }: RecordProps, version: string): Edits | null {
+  return useMemo(() => {
+    if (viewAs.value || !collection.isWritable) return null;
+    return version === '' ? editsOf(collection.name, collection.keys) : versionEdits(collection, itemKey, version);
+  }, [collection, itemKey, version]);
 }
 
 /** The item: null until it is loaded, undefined if there is none. */
