@@ -1,5 +1,6 @@
 -- Functions of the schemas $1, a JSON list, that a row of service_functions can make callable: their arguments have names and types that
--- values of a request can have. Functions of extensions are not offered. The first schema is null, as in service_functions.
+-- values of a request can have. Functions of extensions, and those of the
+-- service in its schema $2, are not offered. The first schema is null, as in service_functions.
 select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
   'name', proc.proname,
   'schema', nullif(namespace.nspname, $1::json ->> 0),
@@ -12,6 +13,7 @@ from pg_catalog.pg_proc proc
 join pg_catalog.pg_namespace namespace on namespace.oid = proc.pronamespace
 where namespace.nspname in (select pg_catalog.json_array_elements_text($1::json))
   and proc.prokind = 'f'
+  and not (namespace.nspname = $2::text and pg_catalog.starts_with(proc.proname::text, 'service_'))
   and not exists (
     select from pg_catalog.generate_series(1, pg_catalog.cardinality(coalesce(proc.proallargtypes, proc.proargtypes::oid[]))) place
     where coalesce(proc.proargmodes[place], 'i') in ('i', 'b', 'v') and coalesce(proc.proargnames[place], '') = ''

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { openPage, skip } from '../support/browser.js';
 import { findings, logIn, setPassword, watchForScripts } from '../support/explorer.js';
-import { connectSql, createLibrary, request, startDatabase, startTestService } from '../support/service.js';
+import { connectSql, createLibrary, request, startDatabase, startTestService, waitFor } from '../support/service.js';
 
 t.setTimeout(300_000);
 const server = await startDatabase();
@@ -257,7 +257,7 @@ t.test('who may see it, and the item as requests', { skip }, async (t) => {
   t.strictSame(await findings(page), [], 'no serious finding in the dialog');
   await page.getByRole('dialog').getByRole('button', { name: 'Close' }).click();
   await page.getByRole('button', { name: 'Undo the change of title' }).click();
-  t.equal(await page.locator('#record-title').inputValue(), 'Gamma');
+  await waitFor(async () => (await page.locator('#record-title').inputValue()) === 'Gamma', 5_000);
   t.equal(await page.getByText('not saved').count(), 0);
   t.strictSame(complaints, []);
 });

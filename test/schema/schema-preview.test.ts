@@ -183,10 +183,10 @@ t.test('functions that can be made callable are listed', async (t) => {
       },
     ],
   );
-  for (const name of ['unnamed', 'polymorphic', 'triggered', 'proceeding'])
+  for (const name of ['unnamed', 'polymorphic', 'triggered', 'proceeding', 'service_raise', 'service_estimate'])
     t.notOk(
       listed.some((each) => each.name === name),
-      `${name} cannot be called`,
+      `${name} is not offered`,
     );
   t.equal((await request(service, 'GET', '/schema/functions', { token: null })).status, 403);
 });

@@ -224,14 +224,8 @@ export function messageOf(error: unknown): string {
 }
 
 /** Sends a file and reports its progress, which fetch cannot do. */
-export function upload(
-  path: string,
-  file: Blob,
-  type: string,
-  onProgress: (part: number) => void,
-  signal: AbortSignal,
-): Promise<unknown> {
-  return transmit('POST', path, { body: file, type }, { onProgress, signal });
+export function upload(path: string, file: Blob, type: string, how: Transmission): Promise<unknown> {
+  return transmit('POST', path, { body: file, type }, how);
 }
 
 export interface Transmission {

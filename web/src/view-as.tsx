@@ -88,16 +88,27 @@ export function ViewAsChoice(): JSX.Element | null {
   );
 }
 
-function Choices({ onChoose }: { readonly onChoose: (choice: Choice) => void }): JSX.Element {
+interface Search {
+  readonly typed: string;
+  readonly type: (text: string) => void;
+  readonly found: readonly Choice[];
+  /** Whether the results of the typed text are shown. */
+  readonly isAnswered: () => boolean;
+  readonly error: string | null;
+  readonly at: number;
+  readonly setAt: (at: number) => void;
+  /** Chooses the first result when the results of the typed text arrive. */
+  readonly hurry: () => void;
+}
+
+function useChoices(onChoose: (choice: Choice) => void): Search {
   const [typed, setTyped] = useState('');
   const [found, setFound] = useState<readonly Choice[]>([YOURSELF, PUBLIC]);
   const [error, setError] = useState<string | null>(null);
   /** The text whose results are shown. */
   const answered = useRef('');
-  /** Whether Enter was pressed before the results of the typed text arrived. */
   const isHurried = useRef(false);
   const [at, setAt] = useState(0);
-  const list = useRef<HTMLUListElement>(null);
   useEffect(() => {
     const request = new AbortController();
     const ask = (): void => {
@@ -123,12 +134,27 @@ function Choices({ onChoose }: { readonly onChoose: (choice: Choice) => void }):
       request.abort();
     };
   }, [typed]);
+  return {
+    ...{ typed, found, isAnswered: () => answered.current === typed, error, at, setAt },
+    type: (text) => {
+      isHurried.current = false;
+      setTyped(text);
+    },
+    hurry: () => {
+      isHurried.current = true;
+    },
+  };
+}
+
+function Choices({ onChoose }: { readonly onChoose: (choice: Choice) => void }): JSX.Element {
+  const { typed, type, found, isAnswered, error, at, setAt, hurry } = useChoices(onChoose);
+  const list = useRef<HTMLUListElement>(null);
   const onKeyDown = (event: KeyboardEvent): void => {
     const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0;
     const choice = found[at];
     // The focus returns to the button, which the same key would press.
     if (event.key === 'Enter') event.preventDefault();
-    if (event.key === 'Enter' && answered.current !== typed) isHurried.current = true;
+    if (event.key === 'Enter' && !isAnswered()) hurry();
     else if (event.key === 'Enter' && choice) onChoose(choice);
     if (step === 0) return;
     event.preventDefault();
@@ -146,10 +172,7 @@ function Choices({ onChoose }: { readonly onChoose: (choice: Choice) => void }):
         aria-label="Role or user"
         placeholder="Role or user"
         value={typed}
-        onInput={(event) => {
-          isHurried.current = false;
-          setTyped(event.currentTarget.value);
-        }}
+        onInput={(event) => type(event.currentTarget.value)}
         onKeyDown={onKeyDown}
       />
       <ul id="view-as-list" role="listbox" aria-label="View as" ref={list}>

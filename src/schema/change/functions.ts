@@ -17,6 +17,9 @@ interface DatabaseFunction {
   readonly note: string | null;
 }
 
-export async function describeFunctions(draft: Draft, { schemas }: Model): Promise<readonly DatabaseFunction[]> {
-  return parseOwnJson<DatabaseFunction[]>(String(await draft.cell(FUNCTIONS, [JSON.stringify(schemas)])));
+export async function describeFunctions(
+  draft: Draft,
+  { schemas, system }: Model,
+): Promise<readonly DatabaseFunction[]> {
+  return parseOwnJson<DatabaseFunction[]>(String(await draft.cell(FUNCTIONS, [JSON.stringify(schemas), system])));
 }

@@ -67,7 +67,6 @@ export function RuleForm({
       () => call('DELETE', `/permissions/${permission?.id}`),
       `${policy.name}: ${action} ${collection} was withdrawn`,
     );
-  const isEvery = fields.includes('*');
   return (
     <Dialog
       title={`${policy.name}: ${action} ${collection}`}
@@ -108,31 +107,7 @@ export function RuleForm({
             <FilterDraft model={model} collection={collection} group={validation} onChange={setValidation} atOnce />
           </section>
         )}
-        {action !== 'delete' && (
-          <section class="rule-part">
-            <h3>Fields</h3>
-            <label class="row">
-              <input type="checkbox" checked={isEvery} onChange={() => setFields(isEvery ? all : ['*'])} /> all fields,
-              also those that are added later
-            </label>
-            {!isEvery && (
-              <div class="rule-fields">
-                {all.map((name) => (
-                  <label class="row" key={name}>
-                    <input
-                      type="checkbox"
-                      checked={fields.includes(name)}
-                      onChange={() =>
-                        setFields(fields.includes(name) ? fields.filter((each) => each !== name) : [...fields, name])
-                      }
-                    />
-                    {name}
-                  </label>
-                ))}
-              </div>
-            )}
-          </section>
-        )}
+        {action !== 'delete' && <FieldsPart all={all} fields={fields} onChange={setFields} />}
         {isWritten && target && (
           <section class="rule-part">
             <h3>Presets</h3>
@@ -145,5 +120,36 @@ export function RuleForm({
         )}
       </div>
     </Dialog>
+  );
+}
+
+interface FieldsProps {
+  readonly all: readonly string[];
+  readonly fields: readonly string[];
+  readonly onChange: (fields: readonly string[]) => void;
+}
+
+function FieldsPart({ all, fields, onChange }: FieldsProps): JSX.Element {
+  const isEvery = fields.includes('*');
+  const toggle = (name: string): void =>
+    onChange(fields.includes(name) ? fields.filter((each) => each !== name) : [...fields, name]);
+  return (
+    <section class="rule-part">
+      <h3>Fields</h3>
+      <label class="row">
+        <input type="checkbox" checked={isEvery} onChange={() => onChange(isEvery ? all : ['*'])} /> all fields, also
+        those that are added later
+      </label>
+      {!isEvery && (
+        <div class="rule-fields">
+          {all.map((name) => (
+            <label class="row" key={name}>
+              <input type="checkbox" checked={fields.includes(name)} onChange={() => toggle(name)} />
+              {name}
+            </label>
+          ))}
+        </div>
+      )}
+    </section>
   );
 }

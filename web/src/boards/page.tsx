@@ -154,44 +154,12 @@ export function BoardView({ id, mayChange, isPublic = false }: BoardViewProps): 
           <Button label="Refresh" icon="refresh" onClick={() => setTurn(turn + 1)} />
           <Button label="Full screen" icon="expand" onClick={() => void showAll(whole.current)} />
           {mayChange && (
-            <>
-              <Button
-                label="Arrange"
-                icon="columns"
-                pressed={isArranging}
-                disabled={board.panels.length === 0}
-                onClick={() => setArranging(!isArranging)}
-              />
-              <Menu
-                label="More"
-                icon="more"
-                compact
-                entries={[
-                  { label: 'Rename', icon: 'edit', onClick: () => setOpened({ kind: 'rename' }) },
-                  {
-                    label: 'Copy link',
-                    icon: 'link',
-                    onClick: () => void copyText(location.href, 'Link copied'),
-                  },
-                  ...(mayAdminister.value
-                    ? [
-                        {
-                          label: 'Access without login',
-                          icon: 'user' as const,
-                          onClick: () => setOpened({ kind: 'public' }),
-                        },
-                      ]
-                    : []),
-                  {
-                    label: 'Delete the board',
-                    icon: 'trash',
-                    danger: true,
-                    onClick: () => setOpened({ kind: 'delete' }),
-                  },
-                ]}
-              />
-              <Button label="Add chart" icon="plus" kind="primary" onClick={() => setOpened({ kind: 'add' })} />
-            </>
+            <Commands
+              board={board}
+              isArranging={isArranging}
+              onArrange={() => setArranging(!isArranging)}
+              onOpen={(kind) => setOpened({ kind })}
+            />
           )}
         </div>
       </header>
@@ -208,19 +176,7 @@ export function BoardView({ id, mayChange, isPublic = false }: BoardViewProps): 
             aria-label={panel.title}
             style={{ '--columns': panel.width, '--rows': panel.height }}
           >
-            {panel.unknown !== null ? (
-              <p class="quiet">Panels of the type {panel.unknown} cannot be shown here.</p>
-            ) : (
-              <PanelView
-                drawn={panel}
-                turn={turn}
-                more={
-                  !isPublic && (
-                    <PanelMenu panel={panel} mayChange={mayChange} onOpen={(kind) => setOpened({ kind, panel })} />
-                  )
-                }
-              />
-            )}
+            <PanelContent {...{ panel, turn, mayChange, isPublic }} onOpen={(kind) => setOpened({ kind, panel })} />
             {isArranging && <Arranging panels={board.panels} at={at} onMove={move} />}
           </article>
         ))}
@@ -238,6 +194,51 @@ export function BoardView({ id, mayChange, isPublic = false }: BoardViewProps): 
       )}
     </div>
   );
+}
+
+interface CommandsProps {
+  readonly board: Board;
+  readonly isArranging: boolean;
+  readonly onArrange: () => void;
+  readonly onOpen: (kind: 'add' | 'rename' | 'delete' | 'public') => void;
+}
+
+function Commands({ board, isArranging, onArrange, onOpen }: CommandsProps): JSX.Element {
+  const forAll = { label: 'Access without login', icon: 'user' as const, onClick: () => onOpen('public') };
+  return (
+    <>
+      <Button
+        label="Arrange"
+        icon="columns"
+        pressed={isArranging}
+        disabled={board.panels.length === 0}
+        onClick={onArrange}
+      />
+      <Menu
+        label="More"
+        icon="more"
+        compact
+        entries={[
+          { label: 'Rename', icon: 'edit', onClick: () => onOpen('rename') },
+          { label: 'Copy link', icon: 'link', onClick: () => void copyText(location.href, 'Link copied') },
+          ...(mayAdminister.value ? [forAll] : []),
+          { label: 'Delete the board', icon: 'trash', danger: true, onClick: () => onOpen('delete') },
+        ]}
+      />
+      <Button label="Add chart" icon="plus" kind="primary" onClick={() => onOpen('add')} />
+    </>
+  );
+}
+
+interface ContentProps extends PanelMenuProps {
+  readonly turn: number;
+  readonly isPublic: boolean;
+}
+
+function PanelContent({ turn, isPublic, ...menu }: ContentProps): JSX.Element {
+  const { panel } = menu;
+  if (panel.unknown !== null) return <p class="quiet">Panels of the type {panel.unknown} cannot be shown here.</p>;
+  return <PanelView drawn={panel} turn={turn} more={!isPublic && <PanelMenu {...menu} />} />;
 }
 
 async function showAll(element: HTMLElement | null): Promise<void> {

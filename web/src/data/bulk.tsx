@@ -98,24 +98,12 @@ export function BulkEdit(props: BulkProps): JSX.Element {
   const { collection, model, view, keys, onClose, onDone } = props;
   const [scope, setScope] = useState<Scope>(keys.length > 0 ? 'selected' : 'shown');
   const { count, error: countError } = useCount(props);
-  const [chosen, setChosen] = useState<readonly string[]>([]);
-  const [shown, setShown] = useState<Row>({});
-  const [wrong, setWrong] = useState<Readonly<Record<string, string>>>({});
+  const { chosen, shown, wrong, setChosen, change, remove } = useDraft();
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
   const all = [...collection.fields.values()].filter(isEditable);
   const fields = chosen.flatMap((name) => collection.fields.get(name) ?? []);
   const affected = scope === 'selected' ? keys.length : count;
-  const change = (field: Field, entered: Entered): void => {
-    const { [field.name]: _, ...others } = wrong;
-    setWrong('error' in entered ? { ...others, [field.name]: entered.error } : others);
-    if ('value' in entered) setShown((now) => ({ ...now, [field.name]: entered.value }));
-  };
-  const remove = (name: string): void => {
-    const { [name]: _, ...others } = wrong;
-    setWrong(others);
-    setChosen(chosen.filter((each) => each !== name));
-  };
   const save = async (): Promise<void> => {
     setBusy(true);
     setError(null);
@@ -171,26 +159,65 @@ export function BulkEdit(props: BulkProps): JSX.Element {
           />
         </FieldRow>
       ))}
-      <div class="field">
-        <label for="bulk-field">Field to change</label>
-        <select
-          id="bulk-field"
-          value=""
-          onChange={(event) => {
-            const name = event.currentTarget.value;
-            event.currentTarget.value = '';
-            if (name !== '') setChosen([...chosen, name]);
-          }}
-        >
-          <option value="">Choose a field…</option>
-          {all
-            .filter(({ name }) => !chosen.includes(name))
-            .map(({ name }) => (
-              <option key={name}>{name}</option>
-            ))}
-        </select>
-      </div>
+      <FieldToAdd
+        names={all.map(({ name }) => name).filter((name) => !chosen.includes(name))}
+        onAdd={(name) => setChosen([...chosen, name])}
+      />
     </FormDialog>
+  );
+}
+
+interface Draft {
+  /** The names of the fields to change. */
+  readonly chosen: readonly string[];
+  readonly shown: Row;
+  readonly wrong: Readonly<Record<string, string>>;
+  readonly setChosen: (chosen: readonly string[]) => void;
+  readonly change: (field: Field, entered: Entered) => void;
+  readonly remove: (name: string) => void;
+}
+
+function useDraft(): Draft {
+  const [chosen, setChosen] = useState<readonly string[]>([]);
+  const [shown, setShown] = useState<Row>({});
+  const [wrong, setWrong] = useState<Readonly<Record<string, string>>>({});
+  const change = (field: Field, entered: Entered): void => {
+    const { [field.name]: _, ...others } = wrong;
+    setWrong('error' in entered ? { ...others, [field.name]: entered.error } : others);
+    if ('value' in entered) setShown((now) => ({ ...now, [field.name]: entered.value }));
+  };
+  const remove = (name: string): void => {
+    const { [name]: _, ...others } = wrong;
+    setWrong(others);
+    setChosen(chosen.filter((each) => each !== name));
+  };
+  return { chosen, shown, wrong, setChosen, change, remove };
+}
+
+interface FieldToAddProps {
+  readonly names: readonly string[];
+  readonly onAdd: (name: string) => void;
+}
+
+function FieldToAdd({ names, onAdd }: FieldToAddProps): JSX.Element {
+  return (
+    <div class="field">
+      <label for="bulk-field">Field to change</label>
+      <select
+        id="bulk-field"
+        value=""
+        onChange={(event) => {
+          const name = event.currentTarget.value;
+          event.currentTarget.value = '';
+          if (name !== '') onAdd(name);
+        }}
+      >
+        <option value="">Choose a field…</option>
+        {names.map((name) => (
+          <option key={name}>{name}</option>
+        ))}
+      </select>
+    </div>
   );
 }
 

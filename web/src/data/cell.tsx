@@ -120,7 +120,7 @@ interface EditorProps {
 
 /** Enter, Tab and leaving the editor take the value, if it is one; Escape does not. */
 export function CellEditor(props: EditorProps): JSX.Element {
-  const { field, model, value, typed, onCancel } = props;
+  const { field, model, typed, onCancel } = props;
   const box = useRef<HTMLDivElement>(null);
   const isDone = useRef(false);
   /** Once: the editor loses the focus when it is removed. */
@@ -129,18 +129,10 @@ export function CellEditor(props: EditorProps): JSX.Element {
     isDone.current = true;
     props.onDone(done, then);
   };
-  const isText = !hasOwnInput(field, model);
-  const initial = typed !== null && isText ? readEntered(typed, field) : { value };
-  const [shown, setShown] = useState<unknown>('value' in initial ? initial.value : value);
-  const [entered, setEntered] = useState<Entered>(initial);
+  const { isText, shown, entered, enter } = useEntered(props);
   const [isTried, setTried] = useState(false);
   // Before the next frame: a second letter typed at once belongs to the input.
-  useLayoutEffect(() => {
-    const input = box.current?.querySelector<HTMLInputElement>('input:not([aria-hidden]), textarea, select, button');
-    input?.focus();
-    if (typed === null && input instanceof HTMLInputElement) input.select();
-    keepInside(box.current);
-  }, []);
+  useLayoutEffect(() => focusInput(box.current, typed === null), []);
   const { relation } = field;
   if (relation?.kind === 'one' && !isFileField(field, model))
     return (
@@ -160,21 +152,17 @@ export function CellEditor(props: EditorProps): JSX.Element {
     // Ctrl-S belongs to the page: it applies the typed value and saves it.
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === 's') return;
     event.stopPropagation();
-    const isButton = event.target instanceof HTMLButtonElement;
+    const then = directionOf(event, box.current);
     if (event.key === 'Escape') {
       isDone.current = true;
       onCancel();
-    } else if (event.key === 'Enter' && !event.shiftKey && !isButton) {
+    } else if (then) {
       event.preventDefault();
-      commit('down');
-    } else if (event.key === 'Tab' && !isInside(event, box.current)) {
-      event.preventDefault();
-      commit(event.shiftKey ? 'left' : 'right');
+      commit(then);
     }
   };
   const change = (next: Entered): void => {
-    setEntered(next);
-    if ('value' in next) setShown(next.value);
+    enter(next);
     // A choice is complete as soon as it is made.
     if (isChoice(field) && 'value' in next) onDone(next.value, 'stay');
   };
@@ -185,13 +173,7 @@ export function CellEditor(props: EditorProps): JSX.Element {
       ref={box}
       onKeyDown={onKeyDown}
       onDblClick={(event) => event.stopPropagation()}
-      onFocusOut={(event) => {
-        if (box.current?.contains(event.relatedTarget as Node | null)) return;
-        // A file is chosen in a dialog, and a click on a button may leave the focus nowhere.
-        if (box.current?.querySelector('dialog')) return;
-        if ('value' in entered) onDone(entered.value, 'stay');
-        else setTried(true);
-      }}
+      onFocusOut={(event) => staysInside(event, box.current) || commit('stay')}
     >
       <ValueInput
         id="cell-input"
@@ -203,13 +185,58 @@ export function CellEditor(props: EditorProps): JSX.Element {
         wrong={error !== null}
         onChange={change}
       />
-      {error && (
-        <span class="cell-error" id="error-cell-input" role="alert">
-          {error}
-        </span>
-      )}
+      <EditorError text={error} />
     </div>
   );
+}
+
+function EditorError({ text }: { readonly text: string | null }): JSX.Element | null {
+  if (text === null) return null;
+  return (
+    <span class="cell-error" id="error-cell-input" role="alert">
+      {text}
+    </span>
+  );
+}
+
+interface EnteredValue {
+  readonly isText: boolean;
+  /** The last value that the input could read. */
+  readonly shown: unknown;
+  readonly entered: Entered;
+  readonly enter: (next: Entered) => void;
+}
+
+function useEntered({ field, model, value, typed }: EditorProps): EnteredValue {
+  const isText = !hasOwnInput(field, model);
+  const initial = typed !== null && isText ? readEntered(typed, field) : { value };
+  const [shown, setShown] = useState<unknown>('value' in initial ? initial.value : value);
+  const [entered, setEntered] = useState<Entered>(initial);
+  const enter = (next: Entered): void => {
+    setEntered(next);
+    if ('value' in next) setShown(next.value);
+  };
+  return { isText, shown, entered, enter };
+}
+
+function focusInput(box: HTMLElement | null, isSelected: boolean): void {
+  const input = box?.querySelector<HTMLInputElement>('input:not([aria-hidden]), textarea, select, button');
+  input?.focus();
+  if (isSelected && input instanceof HTMLInputElement) input.select();
+  keepInside(box);
+}
+
+/** The cell that a key leads to after it takes the value, or null if the key belongs to the input. */
+function directionOf(event: KeyboardEvent, box: HTMLElement | null): Direction | null {
+  if (event.key === 'Enter' && !event.shiftKey && !(event.target instanceof HTMLButtonElement)) return 'down';
+  if (event.key === 'Tab' && !isInside(event, box)) return event.shiftKey ? 'left' : 'right';
+  return null;
+}
+
+function staysInside({ relatedTarget }: FocusEvent, box: HTMLElement | null): boolean {
+  if (box?.contains(relatedTarget as Node | null)) return true;
+  // A file is chosen in a dialog, and a click on a button may leave the focus nowhere.
+  return box?.querySelector('dialog') != null;
 }
 
 function isFileField({ relation }: Field, model: Model): boolean {

@@ -29,6 +29,28 @@ type Progress =
 const MOST_SHOWN = 5;
 const MOST_ERRORS = 50;
 
+interface FooterProps {
+  readonly progress: Progress | null;
+  readonly isReady: boolean;
+  readonly onClose: () => void;
+  readonly onSend: () => void;
+}
+
+function Footer({ progress, isReady, onClose, onSend }: FooterProps): JSX.Element {
+  if (progress?.kind === 'done') return <Button label="Close" kind="primary" onClick={onClose} />;
+  return (
+    <>
+      <Button label="Cancel" onClick={onClose} />
+      <Button
+        label={progress?.kind === 'failed' ? 'Try again' : 'Import'}
+        kind="primary"
+        disabled={!isReady}
+        onClick={onSend}
+      />
+    </>
+  );
+}
+
 export function ImportDialog({ collection, onClose, onDone }: ImportProps): JSX.Element {
   const [file, setFile] = useState<ImportFile | null>(null);
   const [mapping, setMapping] = useState<readonly (string | null)[]>([]);
@@ -61,7 +83,7 @@ export function ImportDialog({ collection, onClose, onDone }: ImportProps): JSX.
       const path = `/utils/import/${encodeURIComponent(collection.name)}`;
       const body = file.isWhole ? mappedBody(file, mapping, rows) : file.source;
       const onPart = (part: number): void => setProgress({ kind: 'sending', part });
-      const data = await upload(path, body, file.type, onPart, request.signal);
+      const data = await upload(path, body, file.type, { onProgress: onPart, signal: request.signal });
       setProgress({ kind: 'done', rows: Number((data as { imported?: number } | undefined)?.imported ?? 0) });
       onDone();
     } catch (failure) {
@@ -79,21 +101,7 @@ export function ImportDialog({ collection, onClose, onDone }: ImportProps): JSX.
       title={`Import into ${collection.name}`}
       onClose={onClose}
       isForm
-      footer={
-        progress?.kind === 'done' ? (
-          <Button label="Close" kind="primary" onClick={onClose} />
-        ) : (
-          <>
-            <Button label="Cancel" onClick={onClose} />
-            <Button
-              label={progress?.kind === 'failed' ? 'Try again' : 'Import'}
-              kind="primary"
-              disabled={!isReady}
-              onClick={() => void send()}
-            />
-          </>
-        )
-      }
+      footer={<Footer progress={progress} isReady={isReady} onClose={onClose} onSend={() => void send()} />}
     >
       <div class="form">
         <div class="field">

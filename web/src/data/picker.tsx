@@ -20,45 +20,11 @@ interface PickerProps {
 export function ItemPicker({ collection, model, nullable, onPick, onCancel }: PickerProps): JSX.Element {
   const target = model.get(collection);
   const fields = target ? identifyingFields(target) : ['*'];
-  const [typed, setTyped] = useState('');
-  const [found, setFound] = useState<readonly Row[]>([]);
-  /** The text whose results are shown, or null before the first. */
-  const [answered, setAnswered] = useState<string | null>(null);
-  /** Whether Enter was pressed before the results of the typed text arrived. */
-  const isChosen = useRef(false);
-  const [error, setError] = useState<string | null>(null);
-  const [at, setAt] = useState(0);
+  const { typed, type, found, isAnswered, error, at, setAt, hurry } = useSearch(collection, fields, onPick);
   const input = useRef<HTMLInputElement>(null);
   const box = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => input.current?.focus(), []);
   useEffect(() => box.current?.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: 'nearest' }), [at]);
-  useEffect(() => {
-    const request = new AbortController();
-    const wait = setTimeout(
-      () => {
-        const query = { fields, limit: MOST, ...(typed === '' ? {} : { search: typed }) };
-        call<Row[]>('SEARCH', itemsPath(collection), { body: { query }, signal: request.signal }).then(
-          ({ data }) => {
-            setFound(data);
-            setAnswered(typed);
-            setAt(0);
-            setError(null);
-            const [first] = data;
-            if (isChosen.current && first) onPick(first);
-            isChosen.current = false;
-          },
-          (failure: unknown) => {
-            if (!request.signal.aborted) setError(messageOf(failure));
-          },
-        );
-      },
-      typed === '' ? 0 : 150,
-    );
-    return () => {
-      clearTimeout(wait);
-      request.abort();
-    };
-  }, [typed]);
   const choices: (Row | null)[] = [...found, ...(nullable && typed === '' ? [null] : [])];
   const onKeyDown = (event: KeyboardEvent): void => {
     event.stopPropagation();
@@ -66,7 +32,7 @@ export function ItemPicker({ collection, model, nullable, onPick, onCancel }: Pi
     else if (event.key === 'Enter') {
       event.preventDefault();
       const choice = choices[at];
-      if (answered !== typed) isChosen.current = true;
+      if (!isAnswered) hurry();
       else if (choice !== undefined) onPick(choice);
     } else if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
       event.preventDefault();
@@ -87,10 +53,7 @@ export function ItemPicker({ collection, model, nullable, onPick, onCancel }: Pi
         aria-label={`Search in ${collection}`}
         placeholder={`Search in ${collection}`}
         value={typed}
-        onInput={(event) => {
-          isChosen.current = false;
-          setTyped(event.currentTarget.value);
-        }}
+        onInput={(event) => type(event.currentTarget.value)}
         onKeyDown={onKeyDown}
       />
       <ul id="picker-list" role="listbox" aria-label={collection}>
@@ -112,8 +75,68 @@ export function ItemPicker({ collection, model, nullable, onPick, onCancel }: Pi
         ))}
         {found.length === MOST && <li class="quiet">The first {MOST}. Type to find others.</li>}
         {error && <li class="bad">{error}</li>}
-        {!error && choices.length === 0 && <li class="quiet">{answered === typed ? 'Nothing found' : 'Searching…'}</li>}
+        {!error && choices.length === 0 && <li class="quiet">{isAnswered ? 'Nothing found' : 'Searching…'}</li>}
       </ul>
     </div>
   );
+}
+
+interface Search {
+  readonly typed: string;
+  readonly type: (text: string) => void;
+  readonly found: readonly Row[];
+  /** Whether the results of the typed text are shown. */
+  readonly isAnswered: boolean;
+  readonly error: string | null;
+  readonly at: number;
+  readonly setAt: (at: number) => void;
+  /** Picks the first result when the results of the typed text arrive. */
+  readonly hurry: () => void;
+}
+
+function useSearch(collection: string, fields: readonly string[], onPick: PickerProps['onPick']): Search {
+  const [typed, setTyped] = useState('');
+  const [found, setFound] = useState<readonly Row[]>([]);
+  /** The text whose results are shown, or null before the first. */
+  const [answered, setAnswered] = useState<string | null>(null);
+  const isHurried = useRef(false);
+  const [error, setError] = useState<string | null>(null);
+  const [at, setAt] = useState(0);
+  useEffect(() => {
+    const request = new AbortController();
+    const wait = setTimeout(
+      () => {
+        const query = { fields, limit: MOST, ...(typed === '' ? {} : { search: typed }) };
+        call<Row[]>('SEARCH', itemsPath(collection), { body: { query }, signal: request.signal }).then(
+          ({ data }) => {
+            setFound(data);
+            setAnswered(typed);
+            setAt(0);
+            setError(null);
+            const [first] = data;
+            if (isHurried.current && first) onPick(first);
+            isHurried.current = false;
+          },
+          (failure: unknown) => {
+            if (!request.signal.aborted) setError(messageOf(failure));
+          },
+        );
+      },
+      typed === '' ? 0 : 150,
+    );
+    return () => {
+      clearTimeout(wait);
+      request.abort();
+    };
+  }, [typed]);
+  return {
+    ...{ typed, found, isAnswered: answered === typed, error, at, setAt },
+    type: (text) => {
+      isHurried.current = false;
+      setTyped(text);
+    },
+    hurry: () => {
+      isHurried.current = true;
+    },
+  };
 }

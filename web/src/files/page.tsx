@@ -10,6 +10,7 @@ import './files.css';
 import {
   assetPath,
   FILES_PER_PAGE,
+  type FileQuery,
   type FileRights,
   type FileRow,
   type Folder,
@@ -56,29 +57,15 @@ export function FilesPage(): JSX.Element {
   return <Browser collection={collection} />;
 }
 
-function Browser({ collection }: { readonly collection: string }): JSX.Element {
-  const { rest, parameters } = route.value;
-  const [folder = 'all'] = rest;
-  const query = {
-    folder,
-    search: parameters.get('search') ?? '',
-    kind: parameters.get('kind') ?? '',
-    sort: parameters.get('sort') ?? '-created_on',
-    page: Math.max(1, Number(parameters.get('page')) || 1),
-  };
-  const [folders, setFolders] = useState<readonly Folder[]>([]);
-  const [rights, setRights] = useState(NOTHING);
+interface Files {
+  readonly found: FoundFiles | null;
+  readonly error: string | null;
+}
+
+/** The files are read again if `turn` changes. */
+function useFiles(query: FileQuery, turn: number): Files {
   const [found, setFound] = useState<FoundFiles | null>(null);
   const [error, setError] = useState<string | null>(null);
-  const [turn, setTurn] = useState(0);
-  const reload = (): void => setTurn((count) => count + 1);
-  const uploads = useUploads(reload);
-  const readFolders = async (): Promise<void> => setFolders(await loadFolders());
-  useEffect(() => {
-    void readFolders();
-    // View as only reads.
-    if (viewAs.value === null) loadRights(collection).then(setRights, () => {});
-  }, []);
   useEffect(() => {
     const request = new AbortController();
     const ask = (): void =>
@@ -95,6 +82,31 @@ function Browser({ collection }: { readonly collection: string }): JSX.Element {
       request.abort();
     };
   }, [query.folder, query.search, query.kind, query.sort, query.page, turn]);
+  return { found, error };
+}
+
+function Browser({ collection }: { readonly collection: string }): JSX.Element {
+  const { rest, parameters } = route.value;
+  const [folder = 'all'] = rest;
+  const query = {
+    folder,
+    search: parameters.get('search') ?? '',
+    kind: parameters.get('kind') ?? '',
+    sort: parameters.get('sort') ?? '-created_on',
+    page: Math.max(1, Number(parameters.get('page')) || 1),
+  };
+  const [folders, setFolders] = useState<readonly Folder[]>([]);
+  const [rights, setRights] = useState(NOTHING);
+  const [turn, setTurn] = useState(0);
+  const reload = (): void => setTurn((count) => count + 1);
+  const uploads = useUploads(reload);
+  const readFolders = async (): Promise<void> => setFolders(await loadFolders());
+  useEffect(() => {
+    void readFolders();
+    // View as only reads.
+    if (viewAs.value === null) loadRights(collection).then(setRights, () => {});
+  }, []);
+  const { found, error } = useFiles(query, turn);
   const address = (next: Record<string, string>): string =>
     href('files', folder === 'all' ? [] : [folder], { ...Object.fromEntries(parameters), ...next });
   const send = (files: Iterable<File>, into: string | null): void => {

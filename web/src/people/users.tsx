@@ -18,20 +18,22 @@ import {
   STATUSES,
   type TabProps,
   USERS_PER_PAGE,
+  type UserQuery,
 } from './people';
 import { LinkDialog, UserDialog } from './user';
 
-export function UsersTab({ directory, onChanged }: TabProps): JSX.Element {
-  const { parameters, rest } = route.value;
-  const search = parameters.get('search') ?? '';
-  const status = parameters.get('status') ?? '';
-  const role = parameters.get('role') ?? '';
-  const page = Math.max(1, Number(parameters.get('page')) || 1);
-  const [found, setFound] = useState<{ readonly users: readonly Person[]; readonly count: number } | null>(null);
+interface FoundUsers {
+  readonly users: readonly Person[];
+  readonly count: number;
+}
+
+/** The users are read again if `turn` changes. */
+function useUsers(
+  { search, status, role, page }: UserQuery,
+  turn: number,
+): { readonly found: FoundUsers | null; readonly error: string | null } {
+  const [found, setFound] = useState<FoundUsers | null>(null);
   const [error, setError] = useState<string | null>(null);
-  const [turn, setTurn] = useState(0);
-  const [inviting, setInviting] = useState(false);
-  const [link, setLink] = useState<{ readonly person: NewPerson; readonly link: PasswordLink } | null>(null);
   useEffect(() => {
     const request = new AbortController();
     const ask = (): void => {
@@ -49,6 +51,19 @@ export function UsersTab({ directory, onChanged }: TabProps): JSX.Element {
       request.abort();
     };
   }, [search, status, role, page, turn]);
+  return { found, error };
+}
+
+export function UsersTab({ directory, onChanged }: TabProps): JSX.Element {
+  const { parameters, rest } = route.value;
+  const search = parameters.get('search') ?? '';
+  const status = parameters.get('status') ?? '';
+  const role = parameters.get('role') ?? '';
+  const page = Math.max(1, Number(parameters.get('page')) || 1);
+  const [turn, setTurn] = useState(0);
+  const [inviting, setInviting] = useState(false);
+  const [link, setLink] = useState<{ readonly person: NewPerson; readonly link: PasswordLink } | null>(null);
+  const { found, error } = useUsers({ search, status, role, page }, turn);
   const changed = async (): Promise<void> => {
     setTurn((count) => count + 1);
     await onChanged();

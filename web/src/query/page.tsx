@@ -1,5 +1,5 @@
 /** Query: one query as REST, GraphQL, SQL and plan, and its result. */
-import type { JSX } from 'preact';
+import type { JSX, RefObject } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { pretty } from '../../../src/sql/pretty';
 import { type Answer, call, itemsPath, messageOf } from '../api';
@@ -8,7 +8,7 @@ import { drawnOf, PanelForm } from '../boards/panel-form';
 import type { Row } from '../data/edits';
 import { subscribe } from '../live';
 import type { Model } from '../model';
-import { type Explanation, readPlan, slowest } from '../plan/plan';
+import { type Explanation, type PlanJson, readPlan, slowest } from '../plan/plan';
 import { PlanTree } from '../plan/tree';
 import { go, href, me, model as modelSignal, viewAs, writeAddress } from '../state';
 import { Button, copyText, Empty, ErrorBox, Menu } from '../ui';
@@ -33,85 +33,11 @@ export function QueryPage(): JSX.Element {
 type Explained = { readonly explanation: Explanation } | { readonly error: string } | null;
 
 function QueryView({ model, query }: { readonly model: Model; readonly query: Query }): JSX.Element {
-  const address = addressOf(query);
-  const [explained, setExplained] = useState<Explained>(null);
-  const [answer, setAnswer] = useState<Answer<unknown> | null>(null);
-  const [error, setError] = useState<string | null>(null);
-  const [busy, setBusy] = useState(false);
-  const outcome = useRef<HTMLDivElement>(null);
-  const [live, setLive] = useState(false);
-  const [updates, setUpdates] = useState<Updates | null>(null);
   const [opened, setOpened] = useState<'saved' | 'board' | null>(null);
-  const isAdministrator = me.value?.administrator === true;
+  const outcome = useRef<HTMLDivElement>(null);
+  const explained = useExplanation(query);
+  const { answer, error, busy, run, updates, live, setLive } = useAnswer(query, outcome);
   const show = (next: Query): void => go(addressOf(next), true);
-
-  useEffect(() => {
-    if (!isAdministrator) return;
-    const request = new AbortController();
-    const wait = setTimeout(() => {
-      explain(query, false, request.signal).then(
-        (explanation) => setExplained({ explanation }),
-        (failure: unknown) => {
-          if (!request.signal.aborted) setExplained({ error: messageOf(failure) });
-        },
-      );
-    }, 250);
-    return () => {
-      clearTimeout(wait);
-      request.abort();
-    };
-  }, [address]);
-  const run = async (): Promise<void> => {
-    setBusy(true);
-    setError(null);
-    try {
-      const got = await call<unknown>('SEARCH', itemsPath(query.collection), {
-        body: { query: toQueryJson(query) },
-        headers: { Prefer: 'timing' },
-      });
-      setAnswer(got);
-      setUpdates(null);
-      addPast({ query, milliseconds: got.milliseconds, rows: Array.isArray(got.data) ? got.data.length : 1 });
-    } catch (failure) {
-      setError(messageOf(failure));
-      setAnswer(null);
-    }
-    setBusy(false);
-    // On a narrow screen the result is far below the button.
-    if (matchMedia('(max-width: 719px)').matches)
-      requestAnimationFrame(() => outcome.current?.scrollIntoView({ block: 'start' }));
-  };
-  useEffect(() => {
-    if (!live) return;
-    let count = 0;
-    return subscribe(
-      itemsPath(query.collection),
-      { query: toQueryJson(query) },
-      {
-        onAnswer: (text) => {
-          setError(null);
-          setAnswer(liveAnswer(text));
-          setUpdates({ count: count++, at: new Date() });
-        },
-        onFailed: (message) => {
-          setLive(false);
-          setError(message);
-        },
-      },
-    );
-  }, [address, live]);
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent): void => {
-      if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
-      event.preventDefault();
-      void run();
-    };
-    addEventListener('keydown', onKey);
-    return () => removeEventListener('keydown', onKey);
-  });
-
-  const plan = explained && 'explanation' in explained ? explained.explanation.plan[0].Plan : null;
-  const root = plan && readPlan(plan);
   const rows = Array.isArray(answer?.data) ? (answer.data as Row[]) : answer?.data ? [answer.data as Row] : [];
   return (
     <div class="query">
@@ -131,51 +57,8 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
       </aside>
       <section class="query-main">
         <header class="toolbar query-bar">
-          <h1>{query.collection}</h1>
-          {root && (
-            <span class="quiet cost" title="The planner's estimate before the run">
-              cost {root.cost.toLocaleString('en')}
-            </span>
-          )}
-          <span class="grow" />
-          <Menu
-            label="History"
-            icon="clock"
-            disabled={past.value.length === 0}
-            entries={past.value.map((each) => ({
-              label: `${toUrl(each.query).slice(0, 60)} · ${each.rows} rows`,
-              onClick: () => go(addressOf(each.query)),
-            }))}
-          />
-          <Button label="Saved" icon="bookmark" onClick={() => setOpened('saved')} />
-          <Button
-            label="Copy link"
-            icon="link"
-            onClick={() => {
-              writeAddress();
-              void copyText(location.href, 'Link copied');
-            }}
-          />
-          {!viewAs.value && isChartable(toQueryJson(query)) && (
-            <Button label="Add to board" icon="plus" onClick={() => setOpened('board')} />
-          )}
-          {!viewAs.value && (
-            <Button
-              label="Live"
-              icon="pulse"
-              pressed={live}
-              hint="Update the result whenever it changes"
-              onClick={() => setLive(!live)}
-            />
-          )}
-          <Button
-            label={busy ? 'Running…' : 'Run'}
-            icon="play"
-            kind="primary"
-            hint="Ctrl Enter"
-            disabled={busy}
-            onClick={() => void run()}
-          />
+          <Heading query={query} explained={explained} />
+          <Commands {...{ query, live, busy, onOpen: setOpened, onLive: setLive }} onRun={() => void run()} />
         </header>
         <div class="panels">
           <RestPanel model={model} query={query} onChange={show} />
@@ -185,29 +68,8 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
             onEdit={(text) => show(fromGraphql(text, model))}
             key={`graphql ${query.collection}`}
           />
-          <Panel title="SQL" text={explained && 'explanation' in explained ? sqlText(explained.explanation) : ''}>
-            {!isAdministrator ? (
-              <p class="quiet">Only administrators see the statement and its plan.</p>
-            ) : explained && 'error' in explained ? (
-              <ErrorBox text={explained.error} />
-            ) : explained ? (
-              <SqlText text={sqlText(explained.explanation)} />
-            ) : (
-              <p class="quiet">Asking…</p>
-            )}
-          </Panel>
-          <Panel
-            title="Plan"
-            scrolls
-            text={plan ? JSON.stringify(plan, null, 2) : ''}
-            more={isAdministrator && <Button label="Analyze" onClick={() => go(addressOf(query, 'plan'))} />}
-          >
-            {root ? (
-              <PlanTree node={root} worst={slowest(root)} whole={root.cost} short />
-            ) : (
-              <p class="quiet">{isAdministrator ? 'The plan of the statement.' : 'Only administrators see it.'}</p>
-            )}
-          </Panel>
+          <SqlPanel explained={explained} />
+          <PlanPanel query={query} explained={explained} />
         </div>
         <div ref={outcome} class="query-outcome" />
         {error && <ErrorBox text={error} />}
@@ -231,6 +93,207 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
         />
       )}
     </div>
+  );
+}
+
+/** The statement and plan of the query, for administrators. Null until they are known. */
+function useExplanation(query: Query): Explained {
+  const [explained, setExplained] = useState<Explained>(null);
+  useEffect(() => {
+    if (!isAdministrator()) return;
+    const request = new AbortController();
+    const wait = setTimeout(() => {
+      explain(query, false, request.signal).then(
+        (explanation) => setExplained({ explanation }),
+        (failure: unknown) => {
+          if (!request.signal.aborted) setExplained({ error: messageOf(failure) });
+        },
+      );
+    }, 250);
+    return () => {
+      clearTimeout(wait);
+      request.abort();
+    };
+  }, [addressOf(query)]);
+  return explained;
+}
+
+function isAdministrator(): boolean {
+  return me.value?.administrator === true;
+}
+
+interface Answered {
+  readonly answer: Answer<unknown> | null;
+  readonly error: string | null;
+  readonly busy: boolean;
+  readonly run: () => Promise<void>;
+  readonly updates: Updates | null;
+  readonly live: boolean;
+  readonly setLive: (live: boolean) => void;
+}
+
+/** The result of the query: of the last run, or of the live query. */
+function useAnswer(query: Query, outcome: RefObject<HTMLElement | null>): Answered {
+  const [answer, setAnswer] = useState<Answer<unknown> | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const [live, setLive] = useState(false);
+  const [updates, setUpdates] = useState<Updates | null>(null);
+  const run = async (): Promise<void> => {
+    setBusy(true);
+    setError(null);
+    try {
+      setAnswer(await ask(query));
+      setUpdates(null);
+    } catch (failure) {
+      setError(messageOf(failure));
+      setAnswer(null);
+    }
+    setBusy(false);
+    // On a narrow screen the result is far below the button.
+    if (matchMedia('(max-width: 719px)').matches)
+      requestAnimationFrame(() => outcome.current?.scrollIntoView({ block: 'start' }));
+  };
+  useEffect(() => {
+    if (!live) return;
+    let count = 0;
+    const onAnswer = (text: string): void => {
+      setError(null);
+      setAnswer(liveAnswer(text));
+      setUpdates({ count: count++, at: new Date() });
+    };
+    const onFailed = (message: string): void => {
+      setLive(false);
+      setError(message);
+    };
+    return subscribe(itemsPath(query.collection), { query: toQueryJson(query) }, { onAnswer, onFailed });
+  }, [addressOf(query), live]);
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent): void => {
+      if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
+      event.preventDefault();
+      void run();
+    };
+    addEventListener('keydown', onKey);
+    return () => removeEventListener('keydown', onKey);
+  });
+  return { answer, error, busy, run, updates, live, setLive };
+}
+
+/** Adds the query to the history. */
+async function ask(query: Query): Promise<Answer<unknown>> {
+  const body = { query: toQueryJson(query) };
+  const got = await call<unknown>('SEARCH', itemsPath(query.collection), { body, headers: { Prefer: 'timing' } });
+  addPast({ query, milliseconds: got.milliseconds, rows: Array.isArray(got.data) ? got.data.length : 1 });
+  return got;
+}
+
+interface ExplainedProps {
+  readonly explained: Explained;
+}
+
+function planOf(explained: Explained): PlanJson | null {
+  return explained && 'explanation' in explained ? explained.explanation.plan[0].Plan : null;
+}
+
+function Heading({ query, explained }: ExplainedProps & { readonly query: Query }): JSX.Element {
+  const plan = planOf(explained);
+  return (
+    <>
+      <h1>{query.collection}</h1>
+      {plan && (
+        <span class="quiet cost" title="The planner's estimate before the run">
+          cost {readPlan(plan).cost.toLocaleString('en')}
+        </span>
+      )}
+      <span class="grow" />
+    </>
+  );
+}
+
+interface CommandsProps {
+  readonly query: Query;
+  readonly live: boolean;
+  readonly busy: boolean;
+  readonly onOpen: (dialog: 'saved' | 'board') => void;
+  readonly onLive: (live: boolean) => void;
+  readonly onRun: () => void;
+}
+
+function Commands({ query, live, busy, onOpen, onLive, onRun }: CommandsProps): JSX.Element {
+  const copyLink = (): void => {
+    writeAddress();
+    void copyText(location.href, 'Link copied');
+  };
+  return (
+    <>
+      <Menu
+        label="History"
+        icon="clock"
+        disabled={past.value.length === 0}
+        entries={past.value.map((each) => ({
+          label: `${toUrl(each.query).slice(0, 60)} · ${each.rows} rows`,
+          onClick: () => go(addressOf(each.query)),
+        }))}
+      />
+      <Button label="Saved" icon="bookmark" onClick={() => onOpen('saved')} />
+      <Button label="Copy link" icon="link" onClick={copyLink} />
+      {!viewAs.value && isChartable(toQueryJson(query)) && (
+        <Button label="Add to board" icon="plus" onClick={() => onOpen('board')} />
+      )}
+      {!viewAs.value && (
+        <Button
+          label="Live"
+          icon="pulse"
+          pressed={live}
+          hint="Update the result whenever it changes"
+          onClick={() => onLive(!live)}
+        />
+      )}
+      <Button
+        label={busy ? 'Running…' : 'Run'}
+        icon="play"
+        kind="primary"
+        hint="Ctrl Enter"
+        disabled={busy}
+        onClick={onRun}
+      />
+    </>
+  );
+}
+
+function SqlPanel({ explained }: ExplainedProps): JSX.Element {
+  return (
+    <Panel title="SQL" text={explained && 'explanation' in explained ? sqlText(explained.explanation) : ''}>
+      {!isAdministrator() ? (
+        <p class="quiet">Only administrators see the statement and its plan.</p>
+      ) : explained && 'error' in explained ? (
+        <ErrorBox text={explained.error} />
+      ) : explained ? (
+        <SqlText text={sqlText(explained.explanation)} />
+      ) : (
+        <p class="quiet">Asking…</p>
+      )}
+    </Panel>
+  );
+}
+
+function PlanPanel({ query, explained }: ExplainedProps & { readonly query: Query }): JSX.Element {
+  const plan = planOf(explained);
+  const root = plan && readPlan(plan);
+  return (
+    <Panel
+      title="Plan"
+      scrolls
+      text={plan ? JSON.stringify(plan, null, 2) : ''}
+      more={isAdministrator() && <Button label="Analyze" onClick={() => go(addressOf(query, 'plan'))} />}
+    >
+      {root ? (
+        <PlanTree node={root} worst={slowest(root)} whole={root.cost} short />
+      ) : (
+        <p class="quiet">{isAdministrator() ? 'The plan of the statement.' : 'Only administrators see it.'}</p>
+      )}
+    </Panel>
   );
 }
 

@@ -1,5 +1,5 @@
 /** The diagram: drag or scroll to move it, zoom with the buttons or with Ctrl and the wheel, and walk through it with the arrow keys. */
-import type { JSX } from 'preact';
+import type { JSX, RefObject } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { Button } from '../ui';
 import type { Box, Diagram } from './layout';
@@ -25,89 +25,15 @@ const READABLE = 0.65;
 export function Drawing({ diagram, chosen, onChoose }: DrawingProps): JSX.Element {
   const frame = useRef<HTMLDivElement>(null);
   const moved = useRef(false);
-  const [view, setView] = useState<View>({ x: 0, y: 0, scale: 1 });
-  const fitted = (least?: number): View => {
-    const { clientWidth: width = 800, clientHeight: height = 600 } = frame.current ?? {};
-    const whole = Math.min(1, (width - 48) / Math.max(1, diagram.width), (height - 48) / Math.max(1, diagram.height));
-    // Frames have titles that are readable at a small scale.
-    const scale = Math.max(whole, least ?? (diagram.frames.length > 0 ? FARTHEST : READABLE));
-    const spare = Math.max(0, width / scale - diagram.width) / 2;
-    return { x: -Math.max(24 / scale, spare), y: -24 / scale, scale };
-  };
-  const drawn = useRef<Diagram | null>(null);
-  const isWhole = useRef(true);
-  const fit = (): View => {
-    isWhole.current = true;
-    return fitted();
-  };
-  useEffect(() => {
-    // Until the user moves the diagram, all of it stays visible, also next to the fields of the selected collection.
-    const start = drawn.current === diagram && !isWhole.current ? view : fit();
-    drawn.current = diagram;
-    setView(bringIn(diagram, chosen, start, frame.current));
-  }, [chosen, diagram]);
-  useEffect(() => {
-    const element = frame.current;
-    if (!element) return;
-    // The window changes its size, or a telephone is turned.
-    const observer = new ResizeObserver(() => {
-      if (isWhole.current) setView(bringIn(diagram, chosen, fit(), element));
-    });
-    observer.observe(element);
-    return () => observer.disconnect();
-  }, [chosen, diagram]);
-  const zoom = (factor: number, at?: { readonly x: number; readonly y: number }): void => {
-    isWhole.current = false;
-    setView((now) => {
-      const scale = Math.min(CLOSEST, Math.max(FARTHEST, now.scale * factor));
-      const { clientWidth = 0, clientHeight = 0 } = frame.current ?? {};
-      const point = at ?? { x: clientWidth / 2, y: clientHeight / 2 };
-      return {
-        scale,
-        x: now.x + point.x / now.scale - point.x / scale,
-        y: now.y + point.y / now.scale - point.y / scale,
-      };
-    });
-  };
-  useEffect(() => {
-    const element = frame.current;
-    if (!element) return;
-    const onWheel = (event: WheelEvent): void => {
-      event.preventDefault();
-      const { left, top } = element.getBoundingClientRect();
-      if (event.ctrlKey || event.metaKey)
-        zoom(event.deltaY < 0 ? 1.15 : 1 / 1.15, { x: event.clientX - left, y: event.clientY - top });
-      else {
-        isWhole.current = false;
-        setView((now) => ({ ...now, x: now.x + event.deltaX / now.scale, y: now.y + event.deltaY / now.scale }));
-      }
-    };
-    element.addEventListener('wheel', onWheel, { passive: false });
-    return () => element.removeEventListener('wheel', onWheel);
-  }, []);
+  const { view, show, zoom, fitAll } = useView(frame, diagram, chosen);
   const drag = (event: PointerEvent): void => {
     if ((event.target as Element).closest('button')) return;
-    const element = event.currentTarget as HTMLElement;
-    const [startX, startY] = [event.clientX, event.clientY];
     const begun = view;
     moved.current = false;
-    const move = (now: PointerEvent): void => {
-      const [right, down] = [now.clientX - startX, now.clientY - startY];
-      // The pointer moves a little during a click.
-      if (!moved.current && Math.abs(right) + Math.abs(down) < 5) return;
-      if (!moved.current) element.setPointerCapture(event.pointerId);
+    followPointer(event, (right, down) => {
       moved.current = true;
-      isWhole.current = false;
-      setView({ ...begun, x: begun.x - right / begun.scale, y: begun.y - down / begun.scale });
-    };
-    const end = (): void => {
-      element.removeEventListener('pointermove', move);
-      element.removeEventListener('pointerup', end);
-      element.removeEventListener('pointercancel', end);
-    };
-    element.addEventListener('pointermove', move);
-    element.addEventListener('pointerup', end);
-    element.addEventListener('pointercancel', end);
+      show(() => ({ ...begun, x: begun.x - right / begun.scale, y: begun.y - down / begun.scale }));
+    });
   };
   const choose = (name: string): void => {
     if (!moved.current) onChoose(name);
@@ -123,45 +49,15 @@ export function Drawing({ diagram, chosen, onChoose }: DrawingProps): JSX.Elemen
     const next = nearest(diagram.boxes, box, event.key);
     if (!next) return;
     event.preventDefault();
-    setView((now) => bringIn(diagram, next.collection.name, now, frame.current));
+    show((now) => bringIn(diagram, next.collection.name, now, frame.current));
     const place = diagram.boxes.indexOf(next);
     frame.current?.querySelectorAll<SVGGElement>('.box')[place]?.focus();
   };
-  const content = useMemo(() => {
-    const isNear = ({ from, to }: { readonly from: string; readonly to: string }): boolean =>
-      from === chosen || to === chosen;
-    const entry = diagram.boxes.find(({ collection }) => collection.name === chosen) ?? diagram.boxes[0];
-    return (
-      <>
-        {diagram.frames.map((each) => (
-          <g key={each.name} class="frame">
-            <rect x={each.x} y={each.y} width={each.width} height={each.height} rx={10} />
-            <text x={each.x + 18} y={each.y + 44}>
-              {clip(each.name, Math.floor((each.width - 36) / 22))}
-            </text>
-          </g>
-        ))}
-        <path class="edge" d={diagram.edges.map(({ path }) => path).join('')} />
-        {diagram.edges.filter(isNear).map((edge) => (
-          <path key={edge.id} d={edge.path} class="edge near" />
-        ))}
-        {diagram.boxes.map((box) => (
-          <g
-            key={box.collection.name}
-            class={`box${box.collection.name === chosen ? ' chosen' : ''}`}
-            transform={`translate(${box.x} ${box.y})`}
-            role="button"
-            tabindex={box === entry ? 0 : -1}
-            aria-pressed={box.collection.name === chosen}
-            onClick={() => choose(box.collection.name)}
-            onKeyDown={(event) => walk(event, box)}
-          >
-            <BoxContent box={box} />
-          </g>
-        ))}
-      </>
-    );
-  }, [diagram, chosen, onChoose]);
+  // A diagram of hundreds of boxes is not drawn again while it moves.
+  const content = useMemo(
+    () => <Content diagram={diagram} chosen={chosen} onChoose={choose} onKey={walk} />,
+    [diagram, chosen, onChoose],
+  );
   return (
     <div class={`drawing${diagram.frames.length > 0 ? ' large' : ''}`} ref={frame} onPointerDown={drag}>
       <svg width="100%" height="100%" role="group" aria-label="Diagram of the collections">
@@ -170,9 +66,153 @@ export function Drawing({ diagram, chosen, onChoose }: DrawingProps): JSX.Elemen
       <div class="zoom">
         <Button label="Zoom in" icon="plus" compact onClick={() => zoom(1.25)} />
         <Button label="Zoom out" icon="minus" compact onClick={() => zoom(0.8)} />
-        <Button label="Fit" onClick={() => setView(fitted(FARTHEST))} />
+        <Button label="Fit" onClick={fitAll} />
       </div>
     </div>
+  );
+}
+
+type Frame = RefObject<HTMLDivElement | null>;
+
+interface Point {
+  readonly x: number;
+  readonly y: number;
+}
+
+interface Views {
+  readonly view: View;
+  /** Moves the diagram as the user wants it. */
+  readonly show: (next: (now: View) => View) => void;
+  readonly zoom: (factor: number, at?: Point) => void;
+  readonly fitAll: () => void;
+}
+
+/** The visible part of the diagram. */
+function useView(frame: Frame, diagram: Diagram, chosen: string): Views {
+  const [view, setView] = useState<View>({ x: 0, y: 0, scale: 1 });
+  const drawn = useRef<Diagram | null>(null);
+  /** Until the user moves the diagram, all of it stays visible, also next to the fields of the selected collection. */
+  const isWhole = useRef(true);
+  const fit = (): View => {
+    isWhole.current = true;
+    return fitted(diagram, frame.current);
+  };
+  const show: Views['show'] = (next) => {
+    isWhole.current = false;
+    setView(next);
+  };
+  const zoom: Views['zoom'] = (factor, at) => show((now) => zoomed(now, frame.current, factor, at));
+  useEffect(() => {
+    const start = drawn.current === diagram && !isWhole.current ? view : fit();
+    drawn.current = diagram;
+    setView(bringIn(diagram, chosen, start, frame.current));
+  }, [chosen, diagram]);
+  useEffect(() => {
+    const element = frame.current;
+    if (!element) return;
+    // The window changes its size, or a telephone is turned.
+    const observer = new ResizeObserver(() => {
+      if (isWhole.current) setView(bringIn(diagram, chosen, fit(), element));
+    });
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, [chosen, diagram]);
+  useEffect(() => {
+    const element = frame.current;
+    if (!element) return;
+    const onWheel = (event: WheelEvent): void => {
+      event.preventDefault();
+      const { left, top } = element.getBoundingClientRect();
+      if (event.ctrlKey || event.metaKey)
+        zoom(event.deltaY < 0 ? 1.15 : 1 / 1.15, { x: event.clientX - left, y: event.clientY - top });
+      else show((now) => ({ ...now, x: now.x + event.deltaX / now.scale, y: now.y + event.deltaY / now.scale }));
+    };
+    element.addEventListener('wheel', onWheel, { passive: false });
+    return () => element.removeEventListener('wheel', onWheel);
+  }, []);
+  return { view, show, zoom, fitAll: () => setView(fitted(diagram, frame.current, FARTHEST)) };
+}
+
+function fitted(diagram: Diagram, frame: HTMLElement | null, least?: number): View {
+  const { clientWidth: width = 800, clientHeight: height = 600 } = frame ?? {};
+  const whole = Math.min(1, (width - 48) / Math.max(1, diagram.width), (height - 48) / Math.max(1, diagram.height));
+  // Frames have titles that are readable at a small scale.
+  const scale = Math.max(whole, least ?? (diagram.frames.length > 0 ? FARTHEST : READABLE));
+  const spare = Math.max(0, width / scale - diagram.width) / 2;
+  return { x: -Math.max(24 / scale, spare), y: -24 / scale, scale };
+}
+
+/** The given point, or the centre, stays where it is. */
+function zoomed(now: View, frame: HTMLElement | null, factor: number, at?: Point): View {
+  const scale = Math.min(CLOSEST, Math.max(FARTHEST, now.scale * factor));
+  const { clientWidth = 0, clientHeight = 0 } = frame ?? {};
+  const point = at ?? { x: clientWidth / 2, y: clientHeight / 2 };
+  return {
+    scale,
+    x: now.x + point.x / now.scale - point.x / scale,
+    y: now.y + point.y / now.scale - point.y / scale,
+  };
+}
+
+/** Reports the distance from the start, until the pointer is released. */
+function followPointer(event: PointerEvent, onMove: (right: number, down: number) => void): void {
+  const element = event.currentTarget as HTMLElement;
+  const [startX, startY] = [event.clientX, event.clientY];
+  let hasMoved = false;
+  const move = (now: PointerEvent): void => {
+    const [right, down] = [now.clientX - startX, now.clientY - startY];
+    // The pointer moves a little during a click.
+    if (!hasMoved && Math.abs(right) + Math.abs(down) < 5) return;
+    if (!hasMoved) element.setPointerCapture(event.pointerId);
+    hasMoved = true;
+    onMove(right, down);
+  };
+  const end = (): void => {
+    element.removeEventListener('pointermove', move);
+    element.removeEventListener('pointerup', end);
+    element.removeEventListener('pointercancel', end);
+  };
+  element.addEventListener('pointermove', move);
+  element.addEventListener('pointerup', end);
+  element.addEventListener('pointercancel', end);
+}
+
+interface ContentProps extends DrawingProps {
+  readonly onKey: (event: KeyboardEvent, box: Box) => void;
+}
+
+function Content({ diagram, chosen, onChoose, onKey }: ContentProps): JSX.Element {
+  const entry = diagram.boxes.find(({ collection }) => collection.name === chosen) ?? diagram.boxes[0];
+  const near = diagram.edges.filter(({ from, to }) => from === chosen || to === chosen);
+  return (
+    <>
+      {diagram.frames.map((each) => (
+        <g key={each.name} class="frame">
+          <rect x={each.x} y={each.y} width={each.width} height={each.height} rx={10} />
+          <text x={each.x + 18} y={each.y + 44}>
+            {clip(each.name, Math.floor((each.width - 36) / 22))}
+          </text>
+        </g>
+      ))}
+      <path class="edge" d={diagram.edges.map(({ path }) => path).join('')} />
+      {near.map((edge) => (
+        <path key={edge.id} d={edge.path} class="edge near" />
+      ))}
+      {diagram.boxes.map((box) => (
+        <g
+          key={box.collection.name}
+          class={`box${box.collection.name === chosen ? ' chosen' : ''}`}
+          transform={`translate(${box.x} ${box.y})`}
+          role="button"
+          tabindex={box === entry ? 0 : -1}
+          aria-pressed={box.collection.name === chosen}
+          onClick={() => onChoose(box.collection.name)}
+          onKeyDown={(event) => onKey(event, box)}
+        >
+          <BoxContent box={box} />
+        </g>
+      ))}
+    </>
   );
 }
 

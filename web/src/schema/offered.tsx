@@ -7,7 +7,7 @@ import { TextField } from './form';
 /** One overload, as `GET /schema/functions` lists it. */
 export interface DatabaseFunction {
   readonly name: string;
-  /** Null for the first schema that is served. */
+  /** The first schema that is served is null. */
   readonly schema: string | null;
   readonly arguments: string;
   readonly returns: string;

@@ -132,6 +132,27 @@ export function WebhookForm({ webhook, onClose, onSaved }: WebhookFormProps): JS
         note="Separated by commas, such as id, title, author.name. All fields if it is empty"
         onInput={(fields) => set({ fields })}
       />
+      <Texts draft={draft} onChange={set} />
+      {!webhook && (
+        <TextField
+          label="Secret"
+          value={draft.secret}
+          note="Signs the deliveries. The service creates one if it is empty"
+          onInput={(secret) => set({ secret })}
+        />
+      )}
+    </FormDialog>
+  );
+}
+
+interface TextsProps {
+  readonly draft: Draft;
+  readonly onChange: (change: Partial<Draft>) => void;
+}
+
+function Texts({ draft, onChange }: TextsProps): JSX.Element {
+  return (
+    <>
       <div class="field">
         <label for="hook-headers">Headers</label>
         <textarea
@@ -139,7 +160,7 @@ export function WebhookForm({ webhook, onClose, onSaved }: WebhookFormProps): JS
           rows={2}
           spellcheck={false}
           value={draft.headers}
-          onInput={(event) => set({ headers: event.currentTarget.value })}
+          onInput={(event) => onChange({ headers: event.currentTarget.value })}
         />
         <small>One per line, such as Authorization: Bearer …</small>
       </div>
@@ -152,19 +173,11 @@ export function WebhookForm({ webhook, onClose, onSaved }: WebhookFormProps): JS
           spellcheck={false}
           placeholder={'{"text": "New article {{data.title}}"}'}
           value={draft.template}
-          onInput={(event) => set({ template: event.currentTarget.value })}
+          onInput={(event) => onChange({ template: event.currentTarget.value })}
         />
         <small>A JSON template for receivers such as chats. If it is empty, the change itself is sent</small>
       </div>
-      {!webhook && (
-        <TextField
-          label="Secret"
-          value={draft.secret}
-          note="Signs the deliveries. The service creates one if it is empty"
-          onInput={(secret) => set({ secret })}
-        />
-      )}
-    </FormDialog>
+    </>
   );
 }
 

@@ -156,10 +156,15 @@ interface ViewProps extends ListProps {
   readonly id: string;
 }
 
+type Opened = 'edit' | 'delete' | 'rotate' | null;
+
+/** Runs an action and reports its success with the text, or its error. */
+type Run = (action: () => Promise<unknown>, done: string | null) => Promise<void>;
+
 function WebhookView({ id, onSecret }: ViewProps): JSX.Element {
   const [webhook, setWebhook] = useState<Webhook | null>(null);
   const [error, setError] = useState<string | null>(null);
-  const [opened, setOpened] = useState<'edit' | 'delete' | 'rotate' | null>(null);
+  const [opened, setOpened] = useState<Opened>(null);
   const [attempt, setAttempt] = useState<Attempt | null>(null);
   const [busy, setBusy] = useState(false);
   const [turn, setTurn] = useState(0);
@@ -167,7 +172,7 @@ function WebhookView({ id, onSecret }: ViewProps): JSX.Element {
     loadWebhook(id).then(setWebhook, (failure: unknown) => setError(messageOf(failure)));
   };
   useEffect(read, [id]);
-  const run = async (action: () => Promise<unknown>, done: string | null): Promise<void> => {
+  const run: Run = async (action, done) => {
     setBusy(true);
     try {
       await action();
@@ -189,7 +194,6 @@ function WebhookView({ id, onSecret }: ViewProps): JSX.Element {
     ) : (
       <p class="boot">Loading…</p>
     );
-  const { status } = webhook;
   return (
     <div class="boards">
       <header class="toolbar">
@@ -199,34 +203,7 @@ function WebhookView({ id, onSecret }: ViewProps): JSX.Element {
         <h1>{webhook.name}</h1>
         <Status webhook={webhook} />
         <div class="actions">
-          <Button
-            label="Send a test"
-            icon="play"
-            disabled={busy}
-            onClick={() => void run(async () => setAttempt(await act<Attempt>(id, 'test')), null)}
-          />
-          {status === 'active' && (
-            <Button
-              label="Pause"
-              hint="Record changes, and send them later"
-              disabled={busy}
-              onClick={() => void run(() => act(id, 'pause'), 'Paused: changes are recorded and sent later')}
-            />
-          )}
-          {(status === 'paused' || (status === 'active' && webhook.incomplete_since !== null)) && (
-            <Button label="Resume" disabled={busy} onClick={() => void run(() => act(id, 'resume'), 'Resumed')} />
-          )}
-          <Button
-            label={status === 'inactive' ? 'Turn on' : 'Turn off'}
-            hint={status === 'inactive' ? 'Record and send changes' : 'Record no changes'}
-            disabled={busy}
-            onClick={() =>
-              void run(
-                () => changeWebhook(id, { status: status === 'inactive' ? 'active' : 'inactive' }),
-                status === 'inactive' ? 'Turned on' : 'Turned off: changes are not recorded',
-              )
-            }
-          />
+          <Commands webhook={webhook} busy={busy} onRun={run} onAttempt={setAttempt} />
           <Button label="Edit" icon="edit" onClick={() => setOpened('edit')} />
           <Menu
             label="More"
@@ -250,39 +227,104 @@ function WebhookView({ id, onSecret }: ViewProps): JSX.Element {
         <Facts webhook={webhook} />
         <Deliveries webhook={webhook.id} turn={turn} />
       </div>
-      {opened === 'edit' && (
-        <WebhookForm
-          webhook={webhook}
-          onClose={() => setOpened(null)}
-          onSaved={() => {
-            setOpened(null);
-            toast('Webhook saved');
-            read();
-          }}
-        />
-      )}
-      {opened === 'rotate' && (
-        <RotateDialog
-          id={id}
-          onClose={() => setOpened(null)}
-          onSecret={(secret) => {
-            setOpened(null);
-            onSecret(secret);
-          }}
-        />
-      )}
-      {opened === 'delete' && (
-        <DeleteDialog
-          title="Delete the webhook"
-          text={`The webhook "${webhook.name}" and its deliveries will be deleted.`}
-          onClose={() => setOpened(null)}
-          onDelete={async () => {
-            await deleteWebhook(id);
-            go(href('webhooks'));
-          }}
-        />
-      )}
+      <Dialogs
+        opened={opened}
+        webhook={webhook}
+        onSecret={onSecret}
+        onClose={() => setOpened(null)}
+        onSaved={() => {
+          toast('Webhook saved');
+          read();
+        }}
+      />
     </div>
+  );
+}
+
+interface CommandsProps {
+  readonly webhook: Webhook;
+  readonly busy: boolean;
+  readonly onRun: Run;
+  readonly onAttempt: (attempt: Attempt) => void;
+}
+
+function Commands({ webhook, busy, onRun, onAttempt }: CommandsProps): JSX.Element {
+  const { id, status } = webhook;
+  return (
+    <>
+      <Button
+        label="Send a test"
+        icon="play"
+        disabled={busy}
+        onClick={() => void onRun(async () => onAttempt(await act<Attempt>(id, 'test')), null)}
+      />
+      {status === 'active' && (
+        <Button
+          label="Pause"
+          hint="Record changes, and send them later"
+          disabled={busy}
+          onClick={() => void onRun(() => act(id, 'pause'), 'Paused: changes are recorded and sent later')}
+        />
+      )}
+      {(status === 'paused' || (status === 'active' && webhook.incomplete_since !== null)) && (
+        <Button label="Resume" disabled={busy} onClick={() => void onRun(() => act(id, 'resume'), 'Resumed')} />
+      )}
+      <Button
+        label={status === 'inactive' ? 'Turn on' : 'Turn off'}
+        hint={status === 'inactive' ? 'Record and send changes' : 'Record no changes'}
+        disabled={busy}
+        onClick={() =>
+          void onRun(
+            () => changeWebhook(id, { status: status === 'inactive' ? 'active' : 'inactive' }),
+            status === 'inactive' ? 'Turned on' : 'Turned off: changes are not recorded',
+          )
+        }
+      />
+    </>
+  );
+}
+
+interface DialogsProps extends ListProps {
+  readonly opened: Opened;
+  readonly webhook: Webhook;
+  readonly onClose: () => void;
+  readonly onSaved: () => void;
+}
+
+function Dialogs({ opened, webhook, onSecret, onClose, onSaved }: DialogsProps): JSX.Element | null {
+  if (opened === null) return null;
+  if (opened === 'edit')
+    return (
+      <WebhookForm
+        webhook={webhook}
+        onClose={onClose}
+        onSaved={() => {
+          onClose();
+          onSaved();
+        }}
+      />
+    );
+  if (opened === 'rotate')
+    return (
+      <RotateDialog
+        id={webhook.id}
+        onClose={onClose}
+        onSecret={(secret) => {
+          onClose();
+          onSecret(secret);
+        }}
+      />
+    );
+  return (
+    <DeleteDialog
+      title="Delete the webhook"
+      text={`The webhook "${webhook.name}" and its deliveries will be deleted.`}
+      onClose={onClose}
+      onDelete={async () => {
+        await deleteWebhook(webhook.id);
+        go(href('webhooks'));
+      }}
+    />
   );
 }
 

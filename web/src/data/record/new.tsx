@@ -42,9 +42,8 @@ export function NewRecord({ collection, model, onList }: NewProps): JSX.Element 
       await call('POST', itemsPath(collection.name), { body, headers: attemptOf(edits, body) });
       toast('Item created');
       forgetAttempt(edits);
-      edits.clear();
       forgetCounts(collection.name);
-      go(addressOfList(collection.name));
+      leave(edits, collection);
     } catch (error) {
       const found = placeError(error, [...collection.fields.values()], collection, body);
       setErrors(found ?? {});
@@ -54,7 +53,6 @@ export function NewRecord({ collection, model, onList }: NewProps): JSX.Element 
     }
   };
   useEditKeys(edits, () => void create());
-  const heading = `New item in ${collection.name}`;
   const needed = [...collection.fields.values()].filter((field) => isRequired(field, collection));
   return (
     <>
@@ -63,13 +61,7 @@ export function NewRecord({ collection, model, onList }: NewProps): JSX.Element 
         <BackLink collection={collection.name} />
         <h1>New item</h1>
         <span class="grow" />
-        <Button
-          label="Cancel"
-          onClick={() => {
-            edits.clear();
-            go(addressOfList(collection.name));
-          }}
-        />
+        <Button label="Cancel" onClick={() => leave(edits, collection)} />
         <Button
           label={busy ? 'Creating…' : 'Create'}
           icon="check"
@@ -81,7 +73,7 @@ export function NewRecord({ collection, model, onList }: NewProps): JSX.Element 
       </header>
       <form
         class="record-body"
-        aria-label={heading}
+        aria-label={`New item in ${collection.name}`}
         onSubmit={(event) => {
           event.preventDefault();
           // The form of a nested item is inside this one.
@@ -109,6 +101,11 @@ export function NewRecord({ collection, model, onList }: NewProps): JSX.Element 
       </form>
     </>
   );
+}
+
+function leave(edits: Edits, { name }: Collection): void {
+  edits.clear();
+  go(addressOfList(name));
 }
 
 /** A missing value that was entered since is no longer missing. */

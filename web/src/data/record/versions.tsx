@@ -256,11 +256,8 @@ function VersionEntry({ collection, itemKey, version, onChanged, onPromoted }: E
     }
     setBusy(false);
   };
-  const toggle = (field: string): void => {
-    const next = new Set(left);
-    if (!next.delete(field)) next.add(field);
-    setLeft(next);
-  };
+  const toggle = (field: string): void =>
+    setLeft(new Set(left.has(field) ? [...left].filter((each) => each !== field) : [...left, field]));
   const title = version.name ?? version.key;
   return (
     <section class="version" aria-label={`Version ${title}`}>
@@ -312,20 +309,30 @@ function VersionEntry({ collection, itemKey, version, onChanged, onPromoted }: E
           )}
         />
       )}
-      {deleting && (
-        <Confirm
-          title={`Delete the version ${title}?`}
-          submit="Delete"
-          onClose={() => setDeleting(false)}
-          onConfirm={async () => {
-            await call('DELETE', `/versions/${version.id}`);
-            onChanged();
-            return 'Version deleted';
-          }}
-        >
-          <p>Its changes that are not promoted are lost.</p>
-        </Confirm>
-      )}
+      {deleting && <DeleteVersion version={version} onClose={() => setDeleting(false)} onDeleted={onChanged} />}
     </section>
+  );
+}
+
+interface DeleteProps {
+  readonly version: Version;
+  readonly onClose: () => void;
+  readonly onDeleted: () => void;
+}
+
+function DeleteVersion({ version, onClose, onDeleted }: DeleteProps): JSX.Element {
+  return (
+    <Confirm
+      title={`Delete the version ${version.name ?? version.key}?`}
+      submit="Delete"
+      onClose={onClose}
+      onConfirm={async () => {
+        await call('DELETE', `/versions/${version.id}`);
+        onDeleted();
+        return 'Version deleted';
+      }}
+    >
+      <p>Its changes that are not promoted are lost.</p>
+    </Confirm>
   );
 }
