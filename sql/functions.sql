@@ -1,9 +1,9 @@
 -- Functions of the schemas $1, a JSON list, that a row of service_functions can make callable: their arguments have names and types that
--- values of a request can have. Functions of extensions, and those of the
--- service in its schema $2, are not offered. The first schema is null, as in service_functions.
+-- values of a request can have. Functions of extensions, and those of the service in its schema $2, are left out. The name of the first
+-- schema is null, as in service_functions.
 select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
   'name', proc.proname,
-  'schema', nullif(namespace.nspname, $1::json ->> 0),
+  'schema', case when namespace.nspname <> ($1::json ->> 0) then namespace.nspname end,
   'arguments', pg_catalog.pg_get_function_arguments(proc.oid),
   'returns', pg_catalog.pg_get_function_result(proc.oid),
   'writes', proc.provolatile = 'v',
@@ -16,7 +16,7 @@ where namespace.nspname in (select pg_catalog.json_array_elements_text($1::json)
   and not (namespace.nspname = $2::text and pg_catalog.starts_with(proc.proname::text, 'service_'))
   and not exists (
     select from pg_catalog.generate_series(1, pg_catalog.cardinality(coalesce(proc.proallargtypes, proc.proargtypes::oid[]))) place
-    where coalesce(proc.proargmodes[place], 'i') in ('i', 'b', 'v') and coalesce(proc.proargnames[place], '') = ''
+    where coalesce(proc.proargmodes[place], 'i') = any (array['i', 'b', 'v']::"char"[]) and coalesce(proc.proargnames[place], '') = ''
   )
   and not exists (
     select from pg_catalog.pg_type type
