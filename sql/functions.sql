@@ -20,8 +20,10 @@ where namespace.nspname in (select pg_catalog.json_array_elements_text($1::json)
   )
   and not exists (
     select from pg_catalog.pg_type type
-    where type.typtype = 'p' and type.typname not in ('record', 'void')
-      and (type.oid = proc.prorettype or type.oid = any (proc.proargtypes::oid[]))
+    where type.typtype = 'p' and (
+        type.oid = any (proc.proargtypes::oid[])
+        or type.oid = proc.prorettype and type.typname not in ('record', 'void')
+      )
   )
   and not exists (
     select from pg_catalog.pg_depend owner

@@ -17,7 +17,7 @@ select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
       index.indclass[key::int4 - 1], index.indcollation[key::int4 - 1], index.indoption[key::int4 - 1]) order by key)
     from pg_catalog.generate_series(1, index.indnkeyatts::int4) key
   ),
-  -- The same without these, then columns that are only included.
+  -- All columns and expressions in order, then the included columns.
   'columns', (
     select pg_catalog.json_agg(pg_catalog.pg_get_indexdef(index.indexrelid, key::int4, true) order by key)
     from pg_catalog.generate_series(1, index.indnatts::int4) key

@@ -14,7 +14,7 @@ interface KnownCaller {
   /** Equal for callers that the database cannot distinguish. */
   readonly digest: string;
   readonly role: DatabaseRole | null;
-  /** The settings of the last request: a list that is read again has the same. */
+  /** The settings of the last request. The next one uses them again if it has the same method and path. */
   latest: CallerSettings | null;
 }
 

@@ -44,8 +44,8 @@ export class ReadBatcher {
   #turns: ShapeQueue[] = [];
   readonly #deadlines = new Deadlines(MAX_BATCH_MS);
   #scheduled = false;
-  /** How many reads the last statement carried. */
-  #lastReads = 0;
+  /** Whether the last statement carried one read, and no other statement was in flight. */
+  #wasAlone = false;
   #timer: NodeJS.Timeout | null = null;
   #sweeper: NodeJS.Timeout | null = null;
   #sweeps = 0;
@@ -98,11 +98,11 @@ export class ReadBatcher {
   }
 
   /**
-   * Whether a read has probably arrived alone: nothing is in flight, and the last one was alone. To wait until others may have entered
+   * Whether a read has probably arrived alone: nothing is in flight, and the read before was alone. To wait until others may have entered
    * would cost a client that sends one request at a time more than it gains.
    */
   get #isAlone(): boolean {
-    return this.#lastReads === 1 && !this.#scheduled && this.#turns.length === 1 && this.#slots.busy === 0;
+    return this.#wasAlone && !this.#scheduled && this.#turns.length === 1 && this.#slots.busy === 0;
   }
 
   /** Runs after all reads that arrived together have entered. */
@@ -158,9 +158,9 @@ export class ReadBatcher {
     const reads = queue.next(maxReads > 1 && !queue.isBatchable ? 1 : maxReads);
     const [first] = reads;
     if (first === undefined) return;
+    this.#wasAlone = reads.length === 1 && this.#slots.busy === 0;
     const slot = behind ?? this.#slots.take(queue, caller);
     queue.onSent(reads.length, slot, now);
-    this.#lastReads = reads.length;
     const onEnd: OnEnd = (error, unsent, isSplit) => {
       const ms = queue.onAnswered(reads.length, slot, now);
       if (!unsent) {

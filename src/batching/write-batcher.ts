@@ -22,8 +22,11 @@ const MAX_BATCH_LENGTH = 262_144;
 /** Milliseconds for which a caller whose write failed or held up a batch writes alone, and how many callers are remembered. */
 const ALONE_MS = 10_000;
 const MAX_ALONE = 10_000;
-/** The code of the error if a batch has waited too long for a lock: its statement limits the time. */
+/** The code of the error if a batch has waited too long for a lock. */
 const LOCK_NOT_AVAILABLE = '55P03';
+/** A batch waits for the lock of a row for at most so many milliseconds, and takes about so many otherwise. */
+const ROW_WAIT_MS = 50;
+const BATCH_MS = 500;
 
 /** A flat write of one request. */
 export interface BatchedWrite {
@@ -135,6 +138,7 @@ export class WriteBatcher {
     let isWritten = false;
     let isHeld = false;
     let unshown = 0;
+    const start = performance.now();
     try {
       const answers = await this.useSession((session) => runBatch(session, pending));
       unshown = answers.filter(([number]) => number === 0).length;
@@ -144,11 +148,13 @@ export class WriteBatcher {
       }
       isWritten = true;
     } catch (error) {
-      if (!isUndone(error)) {
+      isHeld = codeOf(error) === LOCK_NOT_AVAILABLE;
+      // A longer wait was for the table: each write has had its time.
+      const isLate = performance.now() - start > BATCH_MS + ROW_WAIT_MS * pending.length;
+      if (!isUndone(error) || (isHeld && isLate)) {
         for (const { reject } of pending) reject(error);
         return;
       }
-      isHeld = codeOf(error) === LOCK_NOT_AVAILABLE;
       this.splits++;
     }
     // They are sent side by side, and do not keep the next batch waiting.

@@ -24,8 +24,8 @@ const ADOPT_HELP = `Usage: lateral adopt [--dry-run] [--activity] [--keep-refere
 
 Takes over an installation of Directus (versions 10 to 12) in the database of DATABASE_URL: collections, fields, relations, roles,
 policies, permissions, users with their passwords, static tokens and second factors, and settings. All of it is one transaction. The
-command does not change the directus_* tables, and Lateral does not serve them. The command can be repeated: it updates the rows of earlier runs, and removes access that
-was removed there. It lists what it does not copy, with the reason.
+command does not change the directus_* tables, and Lateral does not serve them. The command can be repeated: it updates the rows of
+earlier runs, and removes access that was removed in Directus. It lists what it does not copy, with the reason.
 
   --dry-run          shows what would be done and changes nothing
   --activity         copies the activity and the revisions as well, which may be large

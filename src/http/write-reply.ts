@@ -305,8 +305,8 @@ export class ResponseQueue {
   ) {}
 
   /**
-   * A small response is written at once if the handler of uWebSockets still runs, or if no other request does: nothing can be ready at the
-   * same time. Another one is written in a microtask, before the event loop goes on: until then borrowed memory is valid.
+   * A small response is written at once if the handler of uWebSockets still runs, or if no other request is running, because then no other
+   * response can be ready. All others are written in a microtask, before the event loop goes on: until then borrowed memory is valid.
    */
   add(response: PendingResponse, isOnly: boolean): void {
     const start = this.#used;

@@ -89,31 +89,30 @@ export class LateralService implements Lateral {
   }
 
   async #start(listen: boolean, signal: AbortSignal): Promise<void> {
+    // After a stop, calls must not reach what was stopped.
+    this.#service = null;
     const observe: Observer = (event) => {
       this.#log(event);
-      for (const listener of this.#listeners.log) listener(event);
+      tell(this.#listeners.log, event);
     };
     const onRequest =
       this.#listeners.request.length === 0
         ? null
-        : (request: RequestEvent): void => {
-            for (const listener of this.#listeners.request) listener(request);
-          };
+        : (request: RequestEvent): void => tell(this.#listeners.request, request);
     const options: StartOptions = { signal, listens: listen, onRequest, extensions: this.#extensions };
     const service = await startService(this.config, observe, this.#report, options);
     this.#service = service;
     if (this.#isStopped) throw stoppedEarly();
     if (this.#listeners.change.length > 0)
       await this.#watchChanges().catch(async (error: unknown) => {
+        this.#service = null;
         await service.stop();
         throw new StartError(`changes cannot be reported: ${messageOf(error)}`);
       });
   }
 
   #watchChanges(): Promise<void> {
-    return this.#local().app.watchChanges((event) => {
-      for (const listener of this.#listeners.change) listener(event);
-    });
+    return this.#local().app.watchChanges((event) => tell(this.#listeners.change, event));
   }
 
   /** The URL of the service; '' without a port. */
@@ -184,10 +183,23 @@ export class LateralService implements Lateral {
 
   #local(): LocalServer {
     if (this.#isStopped) throw serviceUnavailable('lateral', 'It was stopped');
+    if (this.#service === null && this.#starting !== null) throw serviceUnavailable('lateral', 'It is starting');
     const { local } = this.#running;
     if (!local) throw new Error('calls of the program need WORKERS=1: with more, other threads serve');
     return local;
   }
+}
+
+/** An error of a listener is an uncaught one. Thrown at once, it would end the work that is reported. */
+function tell<Value>(listeners: readonly ((value: Value) => void)[], value: Value): void {
+  for (const listener of listeners)
+    try {
+      listener(value);
+    } catch (error) {
+      process.nextTick(() => {
+        throw error;
+      });
+    }
 }
 
 function stoppedEarly(): Error {

@@ -22,6 +22,7 @@ export function toNodeHandler(lateral: Fetching): NodeHandler {
 /** A server without a handler for errors would leave the client without an answer. */
 function refuse(outgoing: ServerResponse, { status, message, code, extensions }: LateralError): void {
   const body = JSON.stringify({ errors: [{ message, extensions: { code, ...extensions } }] });
+  if (status === 405) outgoing.setHeader('allow', 'GET, HEAD, OPTIONS, POST, PATCH, DELETE, SEARCH, QUERY');
   outgoing.writeHead(status, { 'content-type': 'application/json; charset=utf-8', connection: 'close' }).end(body);
 }
 

@@ -162,6 +162,7 @@ async function serve(start: Start, events: MainContext['events'], serving: Servi
   started.add(() => threads.stop(), Infinity);
   const url = await threads.serve(main);
   // Last, so that a start that fails does not create an account whose password is never shown.
+  start.signal?.throwIfAborted();
   const administrator = await makeAdministrator(config, main.database);
   await threads.broadcast({ kind: 'serving' });
   admin.onServing();

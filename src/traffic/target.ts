@@ -32,7 +32,9 @@ export async function ask(target: Target, path: string, init: RequestInit = {}):
     throw new StartError(`${url.origin} does not answer: ${messageOf(cause ?? error)}`);
   });
   if (response.status !== TOO_MANY) return response;
-  throw new StartError(`${url.origin} limits requests (429): set RATE_LIMITER_ENABLED=false there meanwhile`);
+  throw new StartError(
+    `${url.origin} limits requests (429): if it is Lateral's limit, set RATE_LIMITER_ENABLED=false there during the run`,
+  );
 }
 
 export function authorization({ token }: Target): Record<string, string> {

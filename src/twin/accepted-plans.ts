@@ -239,7 +239,9 @@ function tableReasons(table: string, file: AcceptedFile, { statistics }: Planned
 /** Tables with rows that PostgreSQL has no statistics of, as one sentence or none. */
 export function neverAnalyzed(facts: Pick<PlannerFacts, 'tables' | 'columns'>): string[] {
   const names = unmeasured(facts).flatMap(({ table, analyzed }) => (analyzed === null ? [table] : []));
-  return names.length === 0 ? [] : [`never analyzed, so run ANALYZE first: ${names.join(', ')}`];
+  return names.length === 0
+    ? []
+    : [`no statistics, because ANALYZE has not run or the role may not read the tables: ${names.join(', ')}`];
 }
 
 /** Served tables with rows and without statistics. An index that is created counts the rows, but measures no columns. */

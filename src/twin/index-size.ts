@@ -22,7 +22,7 @@ export interface TwinIndex {
   readonly constraint: boolean;
   /** The columns and expressions that it is searched by. Equal texts have the same operator class, collation and order. */
   readonly keys: readonly string[];
-  /** The same without these, then columns that are only included. */
+  /** All columns and expressions in order, then the included columns. */
   readonly columns: readonly string[];
   readonly widths: readonly (number | null)[];
 }

@@ -109,6 +109,12 @@ t.test('writes of a locked table, and of a value that another transaction adds',
     Promise.all([send('POST', '/items/stock', { code: 'x' }), send('PATCH', '/items/stock/1', { amount: 5 })]),
   );
   for (const answer of answers) t.match(answer, isLate, answer.text);
+  const start = performance.now();
+  const together = await whileLocked(holders[0], 'lock table stock', () =>
+    Promise.all(Array.from({ length: 12 }, (_, index) => send('POST', '/items/stock', { code: `x ${index}` }))),
+  );
+  t.ok(performance.now() - start < 3_400, 'writes of a batch wait for the table once, not once more alone');
+  for (const answer of together) t.match(answer, isLate, answer.text);
   t.strictSame(await state(), before);
 });
 

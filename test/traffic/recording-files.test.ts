@@ -1,7 +1,7 @@
 /** The files and the command lines of recordings: devices and links stay, damaged or empty files and services that refuse are named. */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { lstat, readFile, stat, symlink, writeFile } from 'node:fs/promises';
+import { chmod, lstat, readdir, readFile, stat, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -68,7 +68,24 @@ t.test('a file stays as it is if its replacement fails', async (t) => {
   });
   await t.rejects(failing, /no space left/);
   t.equal(await readFile(path('kept'), 'utf8'), 'before');
-  await t.rejects(stat(path('kept.partial')), { code: 'ENOENT' });
+  t.strictSame(
+    (await readdir(path('.'))).filter((name) => name.startsWith('kept')),
+    ['kept'],
+  );
+});
+
+t.test('a replaced file keeps its mode and its links', async (t) => {
+  await writeFile(path('shared'), 'before');
+  await chmod(path('shared'), 0o664);
+  await symlink('shared', path('link'));
+  await replaceFile(path('link'), (file) => writeFile(file, 'after'));
+  t.equal(await readFile(path('shared'), 'utf8'), 'after');
+  t.equal((await stat(path('shared'))).mode & 0o777, 0o664);
+  await replaceFile(path('shared'), (file) => writeFile(file, 'private', { mode: 0o600 }));
+  t.equal((await stat(path('shared'))).mode & 0o777, 0o600, 'a private one becomes private');
+  await symlink('new', path('broken'));
+  await replaceFile(path('broken'), (file) => writeFile(file, 'made'));
+  t.equal(await readFile(path('new'), 'utf8'), 'made');
 });
 
 t.test('an empty recording names no factor', async (t) => {
@@ -110,7 +127,7 @@ t.test('a service that limits requests is named', async (t) => {
   ])
     t.match(await runCommand([...words, '--url', limiting, '--token', 'x']), {
       code: 1,
-      complaints: /limits requests \(429\): set RATE_LIMITER_ENABLED=false/,
+      complaints: /limits requests \(429\): if it is Lateral's limit, set RATE_LIMITER_ENABLED=false/,
     });
 });
 

@@ -274,7 +274,10 @@ async function storeNew(file: FormFile, client: RequestClient, services: FilesSe
   return { ...stored, row: { ...defaults, ...stored.row }, own };
 }
 
-/** The name of the former content may have the ending of another type, so the row gets that of the new content. */
+/** The name that browsers give to content without one. */
+const NO_NAME = 'blob';
+
+/** The name of the former content may have the ending of another type, so the row gets that of the new content, if it has one. */
 async function storeReplacement(
   file: FormFile,
   id: string,
@@ -282,7 +285,7 @@ async function storeReplacement(
   services: FilesServices,
 ): Promise<StoredFile> {
   const stored = await store(file, `${id}-${randomBytes(8).toString('hex')}`, services, current);
-  if (file.fields['filename_download'] !== undefined) return stored;
+  if (file.fields['filename_download'] !== undefined || file.name === '' || file.name === NO_NAME) return stored;
   return {
     ...stored,
     row: { ...stored.row, filename_download: nameOf(file.name) },

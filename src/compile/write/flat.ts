@@ -71,8 +71,8 @@ const ALL_WRITTEN = sql` where case when (select count(*) from ${WRITTEN}) = (se
   else service_raise('missing') end`;
 
 /**
- * Limits how long a batch waits for a lock: the rows of others are written without it. It is part of the statement, because a statement
- * of its own takes PostgreSQL as long as a row. The lists are read before any row is locked or written.
+ * Limits each wait for a lock while the statement runs to 50 ms. PostgreSQL takes the locks of the tables before that, with the limit of
+ * the session. A statement of its own would take PostgreSQL as long as a row. The lists are read before any row is locked or written.
  */
 const WAIT_LIMITED = sql`(select set_config('lock_timeout', '50ms', true)) is not null`;
 

@@ -469,7 +469,7 @@ export class ReadCache {
 
   #drop(entry: CacheEntry): void {
     if (entry.isDropped) return;
-    // An answer that is used all the time is kept again at once.
+    // If it was used within a minute, it needs no second read to be kept again.
     if (entry.hits > 0) this.#seen.came(entry, entry.usedAt);
     this.#index.remove(entry.shape, entry);
     this.#forget(entry);

@@ -1,4 +1,4 @@
-/** Which reads have come lately: an answer is kept from the second request within a minute. */
+/** Remembers which reads came within the last minute: an answer is kept from the second request on. */
 import { performance } from 'node:perf_hooks';
 import { hashOf } from './caller-writes.js';
 
@@ -28,13 +28,13 @@ export class SeenReads {
     return since < SEEN_MS;
   }
 
-  /** It came at that time and was answered from memory. */
+  /** Records that a read was answered from memory at that time. */
   came({ shape, key }: SeenRead, at: number): void {
     const hash = hashOf(key, shape.number);
     if (at > (this.#times[hash % PLACES] ?? 0)) this.#set(hash, at);
   }
 
-  /** For so many milliseconds it counts as seen in the future. */
+  /** The read is not kept for so many milliseconds: its time lies in the future. */
   skip({ shape, key }: SeenRead, ms: number): void {
     this.#set(hashOf(key, shape.number), performance.now() + ms);
   }

@@ -67,8 +67,15 @@ export interface ExtensionServices {
   readonly apiFor: (caller: Identity) => CallerApi;
 }
 
-/** How many hooks wait for the one that runs. A hook that calls the API of the program can trigger itself in requests of their own. */
-const waitingHooks = new AsyncLocalStorage<number>();
+interface RunningHook {
+  isOver: boolean;
+}
+
+/**
+ * The hooks that have led to the one that runs, by calls in their transaction or by requests of their own. If many of them still wait, a
+ * hook triggers itself. Hooks that have ended do not count: one that runs after a commit may lead to the next without end.
+ */
+const leadingHooks = new AsyncLocalStorage<readonly RunningHook[]>();
 const MAX_WAITING_HOOKS = 20;
 
 const PROPERTIES: readonly string[] = [
@@ -194,15 +201,17 @@ export class Extensions {
     context: Context,
     settle: (isFailed: boolean) => Promise<void> = async () => {},
   ): Promise<Result> {
-    const waiting = waitingHooks.getStore() ?? 0;
-    if (waiting >= MAX_WAITING_HOOKS)
-      throw this.failure(new Error(`it triggers itself: ${waiting} hooks already wait for it`), hook);
+    const waiting = (leadingHooks.getStore() ?? []).filter(({ isOver }) => !isOver);
+    if (waiting.length >= MAX_WAITING_HOOKS)
+      throw this.failure(new Error(`it triggers itself: ${waiting.length} hooks already wait for it`), hook);
     const late = { message: `it did not end within ${this.timeoutMs} ms (EXTENSION_TIMEOUT)` };
-    const running = waitingHooks.run(waiting + 1, () => Promise.resolve(context).then(hook.call));
+    const own: RunningHook = { isOver: false };
+    const running = leadingHooks.run([...waiting, own], () => Promise.resolve(context).then(hook.call));
     const outcome = await within(running, this.timeoutMs, late).then(
       (result) => ({ result }),
       (error: unknown) => ({ error }),
     );
+    own.isOver = true;
     await settle('error' in outcome);
     if ('error' in outcome) throw this.failure(outcome.error, hook);
     return outcome.result;

@@ -50,6 +50,8 @@ export class TransactionItems implements HookTransaction {
   #isAbandoned = false;
   #scope: TransactionScope | null = null;
   #running: Promise<unknown> = Promise.resolve();
+  /** The error of a call that was not awaited: it failed after the hook had returned. */
+  #unheard: { readonly error: unknown } | null = null;
   readonly #inOrder = createSequence();
 
   /** `open` is called at the first call: a hook without calls needs no transaction. */
@@ -62,18 +64,24 @@ export class TransactionItems implements HookTransaction {
     const items = itemsApi<Row>(collection, <Data>(call: ItemsCall) => {
       if (this.#isClosed) throw ended();
       const done = this.#inOrder(() => this.#run<Data>(call, as, hooks));
-      this.#running = done.catch(() => {});
+      this.#running = done.catch((error: unknown) => {
+        if (this.#isClosed) this.#unheard ??= { error };
+      });
       return done;
     });
     return withHandledErrors(items);
   }
 
-  /** Resolves when all calls have ended, those that nobody awaits too. After a failure, calls that have not begun are dropped. */
+  /**
+   * Resolves when all calls have ended, also those that nobody awaits: if one of these fails, so does the hook. After a failure of the hook,
+   * calls that have not begun are dropped.
+   */
   async close(isFailed: boolean): Promise<void> {
     this.#isClosed = true;
     this.#isAbandoned = isFailed;
     await this.#running;
     if (this.fatal) throw this.fatal.error;
+    if (!isFailed && this.#unheard) throw this.#unheard.error;
   }
 
   /** A failed call is undone alone: the hook may catch its error and go on. */

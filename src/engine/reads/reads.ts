@@ -366,7 +366,7 @@ export class Reads {
     return this.#inSession(session, read, () => cellOf(this.bind(read, statement), session));
   }
 
-  /** Reads that a request names, and selections of writes: their estimated cost is limited. */
+  /** As `cellIn`, but refuses a read whose estimated cost is above MAX_QUERY_COST. */
   async affordableCellIn(session: Session, read: PreparedRead): Promise<Buffer | null> {
     const { cost } = this.limits;
     if (cost !== null && !this.#affordable.has(read.compiled))
@@ -374,7 +374,7 @@ export class Reads {
     return this.cellIn(session, read);
   }
 
-  /** Another connection would wait for one while this one is held. */
+  /** Uses the connection of the transaction: waiting for a second one while holding this one could exhaust the pool. */
   async #planIn(session: Session, read: PreparedRead): Promise<Explanation['plan']> {
     const { text, parameters } = this.bind(read);
     return parseOwnJson(String(await session.cell(`explain (format json) ${text}`, parameters, false)));

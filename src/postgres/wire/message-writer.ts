@@ -1,6 +1,6 @@
 /**
- * Writes the messages of statements: all that is sent together becomes one piece. The memory for it is used again, and bytes that many
- * statements share are copied: what a statement costs here bounds the reads with settings of their callers, which are three statements.
+ * Writes all messages that are sent together into one buffer, which is used again. In a pipeline, a read with the settings of its caller is
+ * three statements, so the cost of a statement here limits such reads.
  */
 import { FLUSH, type PreparedStatements, SYNC, writeClosings, writeText } from './protocol.js';
 import type { WireQuery } from './wire-query.js';
@@ -8,8 +8,11 @@ import type { WireQuery } from './wire-query.js';
 /** Larger messages get memory of their own. */
 const MEMORY_BYTES = 65_536;
 
-/** Characters of a value that costs less here than in a call of the runtime. */
+/** Up to this length, a loop is faster than `Buffer.write`. */
 const SHORT_VALUE = 40;
+
+/** For the messages behind a large value. */
+const ROOM_BYTES = 64;
 
 /** The protocol counts values in two bytes. */
 const MAX_PARAMETERS = 65_535;
@@ -36,6 +39,7 @@ class MessageWriter {
   /** Drops bytes that were written and not taken. */
   begin(): void {
     this.#at = 0;
+    if (this.#memory.length > MEMORY_BYTES) this.#memory = Buffer.allocUnsafeSlow(MEMORY_BYTES);
   }
 
   /** Returns the written bytes. No later message changes them, so a socket may keep them. */
@@ -173,7 +177,7 @@ class MessageWriter {
     const needed = this.#at + bytes;
     const memory = this.#memory;
     if (needed <= memory.length) return;
-    this.#memory = Buffer.allocUnsafeSlow(Math.max(needed, 2 * memory.length));
+    this.#memory = Buffer.allocUnsafeSlow(Math.max(needed + ROOM_BYTES, 2 * memory.length));
     memory.copy(this.#memory, 0, 0, this.#at);
   }
 }

@@ -47,6 +47,8 @@ interface Specification {
 }
 
 interface Listed {
+  /** The names in service_functions. */
+  readonly names: ReadonlySet<string>;
   readonly callable: readonly Callable[];
   /** Names that the service cannot call: mostly the database has no such function. */
   readonly missing: readonly string[];
@@ -59,6 +61,12 @@ interface Exposed {
   readonly name: string;
   readonly schema: string | null;
   readonly function: string | null;
+}
+
+/** The row that makes a function callable. Another one may have its name already. */
+function exposed({ name, schema }: Pick<DatabaseFunction, 'name' | 'schema'>, names: ReadonlySet<string>): Exposed {
+  const isTaken = names.has(name);
+  return { name: isTaken ? `${schema ?? 'public'}_${name}` : name, schema, function: isTaken ? name : null };
 }
 
 async function loadFunctions(): Promise<Listed> {
@@ -74,6 +82,7 @@ async function loadFunctions(): Promise<Listed> {
   const known = new Set(callable.map(({ name }) => name));
   const taken = new Set(rows.map((row) => JSON.stringify([row.schema, row.function ?? row.name])));
   return {
+    names: new Set(rows.map(({ name }) => name)),
     callable,
     missing: rows.map(({ name }) => name).filter((name) => !known.has(name)),
     offered: inDatabase.filter(({ schema, name }) => !taken.has(JSON.stringify([schema, name]))),
@@ -177,7 +186,7 @@ function FunctionsDialog({ onClose }: { readonly onClose: () => void }): JSX.Ele
       {mayAdminister.value && functions && (
         <OfferedFunctions
           functions={functions.offered}
-          onExpose={({ name, schema }) => void change('POST', '/functions', { name, schema })}
+          onExpose={(chosen) => void change('POST', '/functions', exposed(chosen, functions.names))}
         />
       )}
     </Dialog>

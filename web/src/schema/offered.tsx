@@ -36,7 +36,7 @@ export function OfferedFunctions({ functions, onExpose }: OfferedProps): JSX.Ele
             label="Find a function"
             value={typed}
             onInput={setTyped}
-            note="Administrators can call a callable function. Other callers need a permission to execute it"
+            note="Only administrators can call it, until a role gets the permission to execute it"
           />
           {found.length === 0 && <p class="quiet">No other function has this name.</p>}
         </>
