@@ -371,7 +371,11 @@ await t.test('tables whose rows were counted, but never measured, are named', as
   });
   const environment = { DATABASE_URL: loaded };
   const taken = await runCommand(['statistics', '-o', path('loaded.gz')], environment);
-  t.match(taken, { code: 0, complaints: /^1 table, 1 index, .*\nno statistics, because ANALYZE has not run or the role may not read the tables: parts\n$/ });
+  t.match(taken, {
+    code: 0,
+    complaints:
+      /^1 table, 1 index, .*\nno statistics, because ANALYZE has not run or the role may not read the tables: parts\n$/,
+  });
   const traffic = await script('parts.txt', 'GET /items/parts/1');
   const words = ['plans', 'check', '--statistics', path('loaded.gz'), '--plans', path('parts.yaml')];
   const accepted = await runCommand([...words, '--traffic', traffic, '--accept']);
