@@ -1,7 +1,8 @@
 /**
  * Random flat writes of many clients at once, in batches and one by one, into plain tables and into tables with triggers, rules and
  * deferred constraints. Changes have values or operators, and some writes depend on an entity tag, which is the newest one or an older
- * one. Each client has items of its own, so an oracle knows each answer, and at the end every row with its activity.
+ * one. Each client has items of its own, so an oracle knows each answer, and at the end every row with its activity. Two clients of three
+ * send nothing that PostgreSQL refuses: a caller whose write failed a batch writes alone for a while.
  * Then backends are killed below the same writes: nothing that was acknowledged is lost, doubled or done by half.
  * PROPERTY_SEED names a seed or `random`, PROPERTY_CASES the number of writes, KILLS the number of killed backends.
  */
@@ -35,8 +36,18 @@ function draw(bound: number): number {
 }
 
 const CLIENTS = 24;
+/** A write of a new item, a change, a deletion or a change of nothing, in proportion. */
+const KINDS = 10;
+const CHANGES = 6;
 const NAMES = ['bare', 'shouting', 'deferred', 'logged', 'ruled', 'paired'] as const;
 type Name = (typeof NAMES)[number];
+/** A kind of write: writes of one kind can share a statement. */
+interface Turn {
+  readonly table: Name;
+  readonly kind: number;
+  readonly change: number;
+}
+
 interface Item {
   readonly client: number;
   readonly n: number;
@@ -119,6 +130,12 @@ async function prepare(name: string, batching: boolean): Promise<{ service: Serv
   return { service, senders, sql };
 }
 
+function drawTurn(): Turn {
+  // Most writes go to the table whose writes share statements.
+  const table = draw(2) === 0 ? 'bare' : (NAMES[draw(NAMES.length)] as Name);
+  return { table, kind: draw(KINDS), change: draw(CHANGES) };
+}
+
 /** A client that writes one item after the other, and knows what each answer must be. */
 class Client {
   readonly items = new Map<Name, Map<number, Item>>(NAMES.map((name) => [name, new Map()]));
@@ -136,23 +153,24 @@ class Client {
     private readonly sender: Sender,
   ) {}
 
-  async write(): Promise<void> {
-    // Most writes go to the table whose writes share statements.
-    const table = draw(2) === 0 ? 'bare' : (NAMES[draw(NAMES.length)] as Name);
+  async write({ table, kind, change }: Turn): Promise<void> {
     const items = this.items.get(table) as Map<number, Item>;
-    const kind = items.size === 0 ? 0 : draw(10);
     const key = [...items.keys()][draw(items.size)] ?? 0;
-    if (kind < 4) await this.#create(table, items);
-    else if (kind < 8) await this.#update(table, items, key);
+    if (kind < 4 || items.size === 0) await this.#create(table, items);
+    else if (kind < 8) await this.#update(table, key, change);
     else if (kind === 8) await this.#delete(table, items, key);
     else await this.#miss(table);
   }
 
+  get #isCareless(): boolean {
+    return this.number % 3 === 0;
+  }
+
   #drawn(table: Name): Item {
-    const isRefused = draw(12) === 0;
+    const isRefused = this.#isCareless && draw(12) === 0;
     const taken = [...(this.items.get(table)?.values() ?? [])].find(({ name }) => name !== null)?.name;
     const fresh = `item ${this.number} ${++this.#made}`;
-    const name = draw(5) === 0 ? null : draw(15) === 0 && taken ? taken : fresh;
+    const name = draw(5) === 0 ? null : this.#isCareless && draw(15) === 0 && taken ? taken : fresh;
     return { client: this.number, n: isRefused ? -1 : draw(1_000), name };
   }
 
@@ -196,13 +214,16 @@ class Client {
       if (!isMet) this.unmet++;
       return { match: older, isMet };
     }
+    if (kind === 4) {
+      this.unmet++;
+      return { match: '"0.a.b"', isMet: false };
+    }
     return { match: null, isMet: true };
   }
 
   /** A change, and the item that it makes of another. */
-  #change(table: Name, before: Item): { readonly body: unknown; readonly after: Item } {
-    const kind = draw(6);
-    const amount = draw(900);
+  #change(table: Name, before: Item, kind: number): { readonly body: unknown; readonly after: Item } {
+    const amount = draw(this.#isCareless ? 900 : before.n + 1);
     if (kind === 0) return { body: { n: { _increment: amount } }, after: { ...before, n: before.n + amount } };
     if (kind === 1) return { body: { n: { _decrement: amount } }, after: { ...before, n: before.n - amount } };
     const ending = ` ${this.number}.${++this.#made}`;
@@ -213,8 +234,9 @@ class Client {
     return { body: change, after: { ...before, ...change } };
   }
 
-  async #update(table: Name, items: Map<number, Item>, key: number): Promise<void> {
-    const { body, after } = this.#change(table, items.get(key) as Item);
+  async #update(table: Name, key: number, change: number): Promise<void> {
+    const items = this.items.get(table) as Map<number, Item>;
+    const { body, after } = this.#change(table, items.get(key) as Item, change);
     const stored = this.#stored(table, after, key);
     const { match, isMet } = this.#condition(table, key);
     const answer = await send(this.sender, 'PATCH', `/items/${table}/${key}`, { body, match });
@@ -269,8 +291,10 @@ for (const batching of [true, false])
     const { service, senders, sql } = await prepare(batching ? 'batched' : 'alone', batching);
     const clients = senders.map((sender, number) => new Client(number, sender));
     // All at once, so that they meet.
-    for (let round = 0; round < cases / 2 / CLIENTS; round++)
-      await Promise.all(clients.map((client) => client.write()));
+    for (let round = 0; round < cases / 2 / CLIENTS; round++) {
+      const common = drawTurn();
+      await Promise.all(clients.map((client) => client.write(draw(4) === 0 ? drawTurn() : common)));
+    }
     t.strictSame(
       clients.flatMap(({ wrong }) => wrong),
       [],
@@ -322,7 +346,7 @@ async function checkBatches(t: Test, service: Service): Promise<void> {
   const sample = (name: string): number => Number(new RegExp(`^${name} (\\d+)$`, 'm').exec(metrics)?.[1]);
   const [writes, statements] = [sample('lateral_write_batch_size_sum'), sample('lateral_write_batch_size_count')];
   t.comment(`${writes} writes in ${statements} statements, ${sample('lateral_write_batch_splits_total')} split`);
-  t.ok(statements < writes, 'writes shared statements');
+  t.ok(statements < 0.8 * writes, 'writes shared statements');
 }
 
 t.test('backends are killed below batches', async (t) => {
