@@ -11,7 +11,7 @@ import type { KeptAnswer } from '../batching/shape-queue.js';
 import type { Config } from '../config/config.js';
 import { laterPosition } from '../engine/consistency.js';
 import { STAGES, type Stage } from '../engine/stages.js';
-import type { ClientAddressResolver } from './client-address.js';
+import { type ClientAddressResolver, peerOf } from './client-address.js';
 import type { ServerRequest, ServerResponse } from './memory-socket.js';
 import type { EdgeNames, OpenListener, OpenResponse, Outcome, Reply } from './reply.js';
 import { requestId } from './request-id.js';
@@ -510,10 +510,6 @@ function mediaType(contentType: string): string {
 function isJson(contentType: string): boolean {
   const type = mediaType(contentType);
   return type === 'application/json' || /^application\/[a-z0-9.+-]+\+json$/.test(type);
-}
-
-function peerOf(response: ServerResponse): string {
-  return Buffer.from(response.getRemoteAddressAsText()).toString('latin1');
 }
 
 function hasBearerScheme(authorization: string): boolean {

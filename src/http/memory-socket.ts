@@ -13,7 +13,7 @@ export type ServerRequest = Pick<HttpRequest, 'getCaseSensitiveMethod' | 'getUrl
 /** The part of a response of uWebSockets that the service writes. */
 export type ServerResponse = Pick<
   HttpResponse,
-  'pause' | 'resume' | 'getWriteOffset' | 'getRemoteAddressAsText' | 'write' | 'tryEnd'
+  'pause' | 'resume' | 'getWriteOffset' | 'getRemoteAddress' | 'getRemoteAddressAsText' | 'write' | 'tryEnd'
 > & {
   writeStatus(status: string): unknown;
   writeHeader(name: Uint8Array | string, value: Uint8Array | string): unknown;
@@ -86,6 +86,11 @@ export class MemoryResponse implements ServerResponse {
       this.#settle = { resolve, reject };
     });
     request.signal.addEventListener('abort', () => this.#abort(request.signal.reason), { once: true });
+  }
+
+  /** There is no socket: the program gives the address as a text. */
+  getRemoteAddress(): ArrayBuffer {
+    return new ArrayBuffer(0);
   }
 
   getRemoteAddressAsText(): ArrayBuffer {
