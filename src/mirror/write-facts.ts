@@ -50,6 +50,17 @@ export function mayReportSkipped(
   return !collection.hasRowSecurity && isIntercepted(collection, event);
 }
 
+/**
+ * Whether a caller may lock the rows that it deletes: PostgreSQL demands the privilege and the policies of an update for that. `privileges`
+ * are those of the caller's database role, or null for all.
+ */
+export function isLockable(
+  { hasRowSecurity }: { readonly hasRowSecurity: boolean },
+  privileges: { readonly update: ReadonlySet<string> | null } | null,
+): boolean {
+  return !hasRowSecurity && privileges?.update?.size !== 0;
+}
+
 /** Whether the database may give a new row another key than the one it is inserted with. */
 export function changesNewKeys(collection: Triggered & { readonly kind: string }): boolean {
   return collection.kind === 'view' || collection.kind === 'foreign' || isIntercepted(collection, 'insert');

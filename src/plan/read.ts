@@ -33,6 +33,8 @@ export interface PlanLimits {
 interface ReadOptions {
   /** Only rows that meet it: those that the caller may write, if items are selected for a write. */
   readonly writableRows?: Condition | null;
+  /** Whether items that are selected for a write are locked. */
+  readonly locks?: boolean;
   /** Reads of one request share a planner, and with it the budget. */
   readonly planner?: Planner;
 }
@@ -41,7 +43,7 @@ export function planRead(
   request: ReadRequest,
   model: Model,
   limits: PlanLimits,
-  { writableRows = null, planner = { model, ...limits, nodes: 0 } }: ReadOptions = {},
+  { writableRows = null, locks = true, planner = { model, ...limits, nodes: 0 } }: ReadOptions = {},
 ): ReadPlan {
   const { query, target } = request;
   const call = request.call ? planCall(request.collection, request.call, model) : null;
@@ -77,7 +79,7 @@ export function planRead(
     ? planGroups(query, collection, both(narrowed, planConditions(query, collection, planner)), planner)
     : {
         ...shownAs(planRows(fields, position, planner, narrowed), version),
-        locked: target.kind === 'selected',
+        locked: locks && target.kind === 'selected',
       };
   const isStreamable = target.kind !== 'selected' && !call?.overload.volatile;
   return {

@@ -3,7 +3,7 @@ import { elementAt } from '../../base/narrow.js';
 import type { Collection, Field } from '../../mirror/model.js';
 import { mayReportSkipped } from '../../mirror/write-facts.js';
 import type { Condition } from '../../plan/plan.js';
-import { alias, type Fragment, join, parameter, type Statement, sql, statement } from '../../sql/fragment.js';
+import { alias, type Fragment, join, nothing, parameter, type Statement, sql, statement } from '../../sql/fragment.js';
 import { areEqual, isAmong, operatorOf } from '../compare.js';
 import { compileCondition } from '../condition.js';
 import { FromClause, Scope } from '../from-clause.js';
@@ -23,12 +23,20 @@ import { guardedRows } from './guard.js';
 /** Whether a locked row has one of the entity tags. */
 const MATCHES = alias('m');
 
+interface DeleteOptions {
+  readonly activityLog: ActivityLog;
+  readonly matched: Matched | null;
+  /** False if the snapshot of the transaction shows the rows as they are deleted. */
+  readonly locks: boolean;
+  /** Whether a row that a policy of the database keeps is no error. */
+  readonly leavesKept: boolean;
+}
+
 /** Deletes all items, or none and raises an error. Rows that do not meet the rule look as if they did not exist. */
 export function compileDelete(
   collection: Collection,
   rule: Condition | null,
-  activityLog: ActivityLog,
-  matched: Matched | null = null,
+  { activityLog, matched, locks, leavesKept }: DeleteOptions,
 ): Statement {
   const lists = keyParameters(collection.key, 0, 'list');
   const names = inputKeyNames(collection);
@@ -52,7 +60,7 @@ export function compileDelete(
     rule || matches
       ? sql`select ${commaList([...touchedNames, ...(matches ? [sql`${matches} as ${MATCHES}`] : [])])}
         from ${visible}
-        order by ${commaList(locked)} for update of ${row}`
+        order by ${commaList(locked)}${locks ? sql` for update of ${row}` : nothing}`
       : null;
   const lockedRows = matches && touched ? [sql`${row} as materialized (${touched})`] : [];
   const using = matches ? sql`${row} ${alias('k')}` : touched ? sql`(${touched}) ${alias('k')}` : alias('k');
@@ -79,7 +87,8 @@ export function compileDelete(
   const changed = matches
     ? sql`when exists (select from ${row} where not ${MATCHES}) then service_refuse('changed') `
     : sql``;
-  const checked = sql`case ${changed}${skipped}when ${missing} then service_raise('missing') end`;
+  const refused = leavesKept ? changed : sql`${changed}${skipped}when ${missing} then service_raise('missing') `;
+  const checked = leavesKept && !matches ? sql`null` : sql`case ${refused}end`;
   return statement(sql`with ${parts} select ${commaList([checked, ...recorded.columns])}`);
 }
 

@@ -324,7 +324,7 @@ export function compileFlatDelete(
   rule: Condition | null,
   { activityLog, receipts, isMatched }: FlatTables,
 ): FlatStatement | null {
-  if (isMatched && (receipts || collection.rowTag !== 'xmin')) return null;
+  if (isMatched && (receipts || collection.rowTag !== 'xmin' || collection.hasRowSecurity)) return null;
   const row = new FromClause(TABLE_ROW, new Scope(compileCondition), collection);
   const allowed = rule && compileCondition(rule, row);
   if (isJoined(row)) return null;

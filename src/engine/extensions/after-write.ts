@@ -125,7 +125,12 @@ async function eventsOf(write: HookedWrite): Promise<WriteEvent[]> {
   const { changes, planned, deleted } = write;
   if (!planned)
     return changes.map(({ collection, action }) => {
-      return { collection, action, payload: {}, keys: (deleted ?? []).map((key) => shownKeyOf(collection, key)) };
+      return {
+        collection,
+        action,
+        payload: {},
+        keys: [...(deleted?.values() ?? [])].map((key) => shownKeyOf(collection, key)),
+      };
     });
   const keptKeys = await readKeptKeys(write, planned.plan.keptKeys ?? []);
   return changes.flatMap((change) => rowEvents(change, planned, keptKeys));

@@ -26,7 +26,7 @@ export interface HookedWrite extends TransactionContext {
   readonly planned: PlannedWrite | null;
   readonly limits: HookLimits;
   /** The keys of the items that a request deletes. */
-  readonly deleted?: readonly Key[];
+  readonly deleted?: ReadonlyMap<string, Key>;
   /** Invalidates cached permissions; to be called after the commit. */
   readonly accessChanged: () => Promise<void>;
 }

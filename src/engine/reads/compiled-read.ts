@@ -4,6 +4,7 @@ import type { Steps } from '../../base/time-slices.js';
 import { compileCall } from '../../compile/call.js';
 import { compileBatchRead, compileRead, compileReadBack } from '../../compile/read.js';
 import type { Field, Model } from '../../mirror/model.js';
+import { isLockable } from '../../mirror/write-facts.js';
 import type { Access, WriteAction } from '../../plan/access.js';
 import { callOf } from '../../plan/call.js';
 import { planOperation } from '../../plan/operation.js';
@@ -95,10 +96,8 @@ interface ShapeContext {
 }
 
 /** Other requests may run between the stages: those of a large shape take tens of milliseconds each. */
-export function* compileShape(
-  { request }: ReadQuery,
-  { access, selectedFor, model, limits, client }: ShapeContext,
-): Steps<CompiledRead> {
+export function* compileShape({ request }: ReadQuery, context: ShapeContext): Steps<CompiledRead> {
+  const { access, selectedFor, model, limits, client } = context;
   const visible = access && !selectedFor?.startsWith('any ') ? access.view(model) : model;
   const selection =
     access && selectedFor && request.kind === 'read' ? writable(access, selectedFor, request, model) : null;
@@ -106,7 +105,7 @@ export function* compileShape(
   const plan =
     request.kind === 'operation'
       ? planOperation(request, visible, limits)
-      : planRead(request, visible, limits, { writableRows: selection });
+      : planRead(request, visible, limits, { writableRows: selection, locks: mayLock(request, context) });
   client.staged('plan');
   yield;
   const compiled = compileRead(plan);
@@ -156,6 +155,11 @@ function compileFenced(
   if (JSON.stringify(statement.parameters) !== JSON.stringify(parameters)) return null;
   const batchText = once(() => readable(compileBatchRead(fenced), model).text);
   return { statement, result: plan.kind === 'operation' ? 'operation' : plan.result, isFenced: true, batchText };
+}
+
+function mayLock({ collection: name }: ReadRequest, { access, selectedFor, model }: ShapeContext): boolean {
+  const collection = selectedFor === 'delete' ? model.collections.get(name) : undefined;
+  return collection === undefined || isLockable(collection, access?.privileges(collection, model) ?? null);
 }
 
 /** The rows that the caller may write, for a query that selects items for a write. */

@@ -542,7 +542,7 @@ const NO_ADDRESS = { address: '' };
 const MAX_AFFORDABLE_VALUES = 1_000;
 
 function shapeOf({ shape }: ReadQuery, access: Access | null, selectedFor: SelectionPurpose | null): string {
-  return access ? `${access.key} ${selectedFor ?? ''}${shape}` : shape;
+  return access || selectedFor ? `${access?.key ?? ''} ${selectedFor ?? ''}${shape}` : shape;
 }
 
 function collectionsOf({ request }: ReadQuery): string[] {

@@ -98,6 +98,15 @@ export interface WriteCall {
 /** An additional task of the statement: to store an idempotency key, or to count the rows that it writes. */
 export type WriteOption = IdempotencyKey | 'count' | null;
 
+interface Deletion {
+  readonly collection: Collection;
+  readonly rule: Condition | null;
+  /** Whether rows are locked before a rule or an entity tag is compared with them. */
+  readonly locks: boolean;
+  /** Whether a row that a policy of the database keeps is no error. */
+  readonly leavesKept: boolean;
+}
+
 interface CompiledWrite extends CompiledStatement {
   /** The statement for many rows, or null if there is none. */
   readonly batchText: string | null;
@@ -347,15 +356,15 @@ export class WriteCompiler {
 
   /** `rule` says which rows the caller may delete. */
   compileDelete(
-    collection: Collection,
-    rule: Condition | null,
+    { collection, rule, locks, leavesKept }: Deletion,
     { model, access }: WritePlanContext,
     call: WriteCall,
   ): Statement {
     const matched = this.#matched(collection, model, call);
-    const shape = `${access?.key ?? ''}${matched ? 'matched ' : ''}delete ${collection.name}`;
-    const log = activityLogOf(model, this.isLogDeferred([collection]));
-    const compile = (): Statement => compileDelete(collection, rule, log, matched);
+    const kind = `${matched ? 'matched ' : ''}${locks ? '' : 'unlocked '}${leavesKept ? 'kept ' : ''}`;
+    const shape = `${access?.key ?? ''}${kind}delete ${collection.name}`;
+    const activityLog = activityLogOf(model, this.isLogDeferred([collection]));
+    const compile = (): Statement => compileDelete(collection, rule, { activityLog, matched, locks, leavesKept });
     return this.#compile(shape, model, call.writer, compile).statement;
   }
 

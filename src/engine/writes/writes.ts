@@ -9,7 +9,7 @@ import type { Observer } from '../../base/observe.js';
 import type { WriteBatcher } from '../../batching/write-batcher.js';
 import { tagList } from '../../compile/write/write-input.js';
 import type { Collection, Model } from '../../mirror/model.js';
-import { isIntercepted } from '../../mirror/write-facts.js';
+import { isIntercepted, isLockable } from '../../mirror/write-facts.js';
 import { checkArguments } from '../../plan/call-arguments.js';
 import { planImported } from '../../plan/write/conflict.js';
 import { Guard } from '../../plan/write/guard.js';
@@ -84,6 +84,9 @@ import {
   rowsOf,
 } from './write-errors.js';
 import { type HookStack, WriteExecution } from './write-execution.js';
+
+/** A row that another transaction changes meanwhile is an error, and the transaction is run again: rows need no lock. */
+const BEGIN_UNLOCKED = 'begin isolation level repeatable read';
 
 /** The transaction that writes join. */
 interface JoinedTransaction extends HookStack {
@@ -244,23 +247,32 @@ export class Writes extends WriteExecution {
     const isApart = this.session || hooks.needTransaction || this.#hasDeleteHooks(collection);
     const flat = isApart ? null : this.compiler.compileFlatDelete({ collection, rule, selected }, context, call);
     if (flat) return this.sendFlat(flat, call, collection);
-    const { text, parameters } = this.compiler.compileDelete(collection, rule, context, call);
+    const isLocked = isLockable(collection, context.access?.privileges(collection, context.model) ?? null);
+    const locks = isLocked || this.session !== null;
+    const deletion = { collection, rule, locks, leavesKept: !isLocked && selected.kind === 'query' };
+    const { text, parameters } = this.compiler.compileDelete(deletion, context, call);
     client.statement(text);
     client.staged('compile');
-    await this.#transaction(call, collection, async (session) => {
-      const keys = await this.compiler.selectKeys({ ...call, session }, collection, selected, 'delete');
+    const selectKeys = (session: Session): Promise<readonly Key[]> =>
+      this.compiler.selectKeys({ ...call, session }, collection, selected, 'delete');
+    const work = async (session: Session): Promise<void> => {
+      const keys = await selectKeys(session);
       await checkKeys(collection, keys);
       this.countRows(keys.length);
       await this.beforeHooks(async () => session, call, { collection, context })?.removed(collection, 'delete', keys);
       if (collection.distributed) await planForShard(collection, keys, session);
       const values = bind(parameters, [keys, JSON.stringify(writer.author), tagList(call.tags)], writer.caller);
-      await hooks.around({ ...this.hookContext(session, call), deleted: keys }, () =>
-        session.cell(text, values).catch((error: unknown) => {
+      const deleted = new Map(keys.map((key) => [JSON.stringify(key), key]));
+      await hooks.around({ ...this.hookContext(session, call), deleted }, async () => {
+        await session.cell(text, values).catch((error: unknown) => {
           throw asDeleteFailure(error, collection);
-        }),
-      );
+        });
+        if (!deletion.leavesKept || !this.#isFollowed(collection.name, context.model)) return;
+        for (const kept of await selectKeys(session)) deleted.delete(JSON.stringify(kept));
+      });
       await this.compiler.writeLog(session, [collection], call);
-    });
+    };
+    await this.#transaction(call, collection, work, locks ? 'begin' : BEGIN_UNLOCKED);
     return null;
   }
 
@@ -281,6 +293,7 @@ export class Writes extends WriteExecution {
     call: WrittenBy & Partial<WriteCall>,
     collection: Collection,
     work: (session: Session) => Promise<Result>,
+    begin = 'begin',
   ): Promise<Result> {
     const joined = this.session;
     const { database, callers } = this.services;
@@ -290,7 +303,7 @@ export class Writes extends WriteExecution {
       if (key) await takeNewKey(key, this.limits, database, session);
       await session.become(writeSettings(callers, call, () => [collection]));
       return work(session);
-    });
+    }, begin);
   }
 
   /** Calls a function that may write, then reads what it returned. */
