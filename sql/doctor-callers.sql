@@ -77,12 +77,12 @@ select pg_catalog.json_build_object(
               and pg_catalog.concat_ws(' ', called.prosrc, pg_catalog.pg_get_function_sqlbody(called.oid))
                 ~* 'current_(setting|user|role)|session_user|\mauth\.'
           ),
-          -- Columns of the table that the policy reads and no index begins with.
+          -- Columns of the table that the policy reads to find rows, and no index begins with.
           'unindexed', (
             select coalesce(pg_catalog.json_agg(distinct attribute.attname), '[]')
             from pg_catalog.pg_depend used
             join pg_catalog.pg_attribute attribute on attribute.attrelid = tables.oid and attribute.attnum = used.refobjsubid
-            where used.classid = 'pg_catalog.pg_policy'::pg_catalog.regclass and used.objid = policy.oid
+            where used.classid = 'pg_catalog.pg_policy'::pg_catalog.regclass and used.objid = policy.oid and policy.polqual is not null
               and used.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass and used.refobjid = tables.oid and used.refobjsubid > 0
               and not exists (
                 select from pg_catalog.pg_index index
