@@ -275,6 +275,32 @@ t.test('hooks that follow a commit may continue without end', async (t) => {
   );
 });
 
+t.test('late hooks that trigger themselves by the API end', async (t) => {
+  let calls = 0;
+  const self = defineExtension({
+    name: 'self',
+    afterWrite: {
+      notes: async () => {
+        calls++;
+        await lateral.items('notes', ADMIN).create({ text: 'again' });
+      },
+    },
+  });
+  // Each of them holds a connection, so the next ones wait until these are late.
+  const { lateral, sql, events } = await start('ext_late', [self]);
+  const refused = await lateral
+    .items('notes', ADMIN)
+    .create({ text: 'first' })
+    .catch((error: unknown) => error);
+  t.match(refused, { status: 503 });
+  const isFound = (): boolean =>
+    events.some((event) => 'error' in event && /triggers itself/.test(String(event.error)));
+  await waitFor(async () => isFound(), 20_000);
+  await lateral.items('tags', ADMIN).create({ name: 'afterwards' });
+  t.equal(calls, 20);
+  t.match([...(await sql`select count(*)::int from notes`)], [{ count: 0 }]);
+});
+
 t.test('a hook refuses with its own status; any other error, and a hook that hangs, is a 503 in the log', async (t) => {
   let mode = 'none';
   const extension = defineExtension({

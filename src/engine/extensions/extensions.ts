@@ -206,12 +206,20 @@ export class Extensions {
       throw this.failure(new Error(`it triggers itself: ${waiting.length} hooks already wait for it`), hook);
     const late = { message: `it did not end within ${this.timeoutMs} ms (EXTENSION_TIMEOUT)` };
     const own: RunningHook = { isOver: false };
-    const running = leadingHooks.run([...waiting, own], () => Promise.resolve(context).then(hook.call));
+    let isLate = true;
+    const running = leadingHooks.run([...waiting, own], () =>
+      Promise.resolve(context)
+        .then(hook.call)
+        .finally(() => {
+          isLate = false;
+        }),
+    );
     const outcome = await within(running, this.timeoutMs, late).then(
       (result) => ({ result }),
       (error: unknown) => ({ error }),
     );
-    own.isOver = true;
+    // The request of a late hook goes on: it may wait for a connection, and begin hooks that are late as well, without end.
+    own.isOver = !isLate || hook.kind === 'afterCommit';
     await settle('error' in outcome);
     if ('error' in outcome) throw this.failure(outcome.error, hook);
     return outcome.result;
