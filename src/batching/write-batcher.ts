@@ -7,7 +7,7 @@
 import { performance } from 'node:perf_hooks';
 import { LRUCache } from 'lru-cache';
 import { outcomeUnknown } from '../base/errors.js';
-import { codeOf } from '../base/narrow.js';
+import { codeOf, propertiesOf } from '../base/narrow.js';
 import { NOT_SHOWN, type Session, type TransactionStatement } from '../postgres/pools/sessions.js';
 import type { BoundStatement } from '../postgres/wire/wire-query.js';
 import { arrayLiteral } from '../sql/literal.js';
@@ -24,9 +24,8 @@ const ALONE_MS = 10_000;
 const MAX_ALONE = 10_000;
 /** The code of the error if a batch has waited too long for a lock. */
 const LOCK_NOT_AVAILABLE = '55P03';
-/** A batch waits for the lock of a row for at most so many milliseconds, and takes about so many otherwise. */
-const ROW_WAIT_MS = 50;
-const BATCH_MS = 500;
+/** After so many milliseconds a batch that was not running has waited with the limit of the session, not with its own. */
+const TABLE_WAIT_MS = 500;
 
 /** A flat write of one request. */
 export interface BatchedWrite {
@@ -149,9 +148,9 @@ export class WriteBatcher {
       isWritten = true;
     } catch (error) {
       isHeld = codeOf(error) === LOCK_NOT_AVAILABLE;
-      // A longer wait was for the table: each write has had its time.
-      const isLate = performance.now() - start > BATCH_MS + ROW_WAIT_MS * pending.length;
-      if (!isUndone(error) || (isHeld && isLate)) {
+      // Behind the lock of the table each write has had its time.
+      const isLate = isHeld && !wasRunning(error) && performance.now() - start > TABLE_WAIT_MS;
+      if (!isUndone(error) || isLate) {
         for (const { reject } of pending) reject(error);
         return;
       }
@@ -235,4 +234,9 @@ async function runBatch(session: Session, pending: readonly Pending[]): Promise<
 function isUndone(error: unknown): boolean {
   const code = codeOf(error);
   return /^[0-9A-Z]{5}$/.test(code) && !/^(08|25|53|57P|58)/.test(code);
+}
+
+/** Whether the statement ran when it had to wait: PostgreSQL then names the row or the trigger. Behind the lock of a table it names none. */
+function wasRunning(error: unknown): boolean {
+  return propertiesOf(error)['where'] !== undefined;
 }

@@ -12,6 +12,7 @@ import {
 } from '../support/service.js';
 import { passTime } from '../support/time.js';
 
+t.setTimeout(120_000);
 const server = await startDatabase();
 const databaseUrl = await createDatabase(server, 'lock_waits');
 const sql = connectSql(databaseUrl);
@@ -22,17 +23,21 @@ await sql.unsafe(`
   insert into stock (code) select 'code ' || n from generate_series(1, 9) n;
   create table slow (id serial primary key, name text);
   create function nap() returns trigger language plpgsql as 'begin perform pg_sleep(5); return new; end';
-  create trigger nap before insert on slow for each row execute function nap()`);
-const service = await startTestService({
-  databaseUrl,
-  WORKERS: '1',
-  DATABASE_STATEMENT_TIMEOUT: '2s',
-  DATABASE_WRITE_POOL_SIZE: '10',
-});
+  create trigger nap before insert on slow for each row execute function nap();
+  create function pace() returns integer language plpgsql as $$
+  begin
+    if coalesce(current_setting('test.paced', true), '') = '' then
+      perform pg_sleep(1.2), set_config('test.paced', 'true', true);
+    end if;
+    return 1;
+  end $$;
+  create table paced (id serial primary key, code text unique, paced integer default pace())`);
+const options = { databaseUrl, WORKERS: '1', DATABASE_STATEMENT_TIMEOUT: '2s', DATABASE_WRITE_POOL_SIZE: '10' };
+const service = await startTestService(options);
 
-function send(method: string, path: string, body?: unknown): Promise<Answer> {
+function send(method: string, path: string, body?: unknown, to = service): Promise<Answer> {
   const headers = { 'content-type': 'application/json' };
-  return request(service, method, path, { headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
+  return request(to, method, path, { headers, ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
 }
 
 /** Holds the lock of the statement while the work runs, or until the work calls `release`. */
@@ -80,6 +85,17 @@ const isLate = {
 };
 const change = (id: number) => ({ method: 'PATCH', path: `/items/stock/${id}`, body: { amount: { _increment: 1 } } });
 
+t.test('a batch that takes long and waits for one row fails no other write', async (t) => {
+  // Another service: a caller whose write has waited for a lock writes alone for ten seconds.
+  const other = await startTestService(options);
+  const codes = Array.from({ length: 10 }, (_, index) => (index === 5 ? 'taken' : `code ${index}`));
+  const held = "insert into paced (code, paced) values ('taken', 0)";
+  const answers = await whileLocked(holders[0], held, () =>
+    Promise.all(codes.map((code) => send('POST', '/items/paced', { code }, other))),
+  );
+  for (const [index, { status, text }] of answers.entries()) t.equal(status, index === 5 ? 503 : 200, text);
+});
+
 t.test('writes of a locked row', async (t) => {
   const before = await state();
   const answers = await whileLocked(holders[0], 'select from stock where id = 1 for update', () =>
@@ -111,7 +127,7 @@ t.test('writes of a locked table, and of a value that another transaction adds',
   for (const answer of answers) t.match(answer, isLate, answer.text);
   const start = performance.now();
   const together = await whileLocked(holders[0], 'lock table stock', () =>
-    Promise.all(Array.from({ length: 12 }, (_, index) => send('POST', '/items/stock', { code: `x ${index}` }))),
+    Promise.all(Array.from({ length: 60 }, (_, index) => send('POST', '/items/stock', { code: `x ${index}` }))),
   );
   t.ok(performance.now() - start < 3_400, 'writes of a batch wait for the table once, not once more alone');
   for (const answer of together) t.match(answer, isLate, answer.text);
