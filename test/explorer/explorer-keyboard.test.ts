@@ -80,6 +80,30 @@ t.test(
   },
 );
 
+t.test('a dialog that closes returns the focus to the button that opened it', { skip }, async (t) => {
+  const { page, complaints } = await openPage(service);
+  await logIn(service, page, '#/data/articles');
+  await page.getByRole('gridcell').nth(3).waitFor();
+  const focused = () => page.evaluate(`document.activeElement.getAttribute('aria-label')`);
+  for (const [address, opener, entry] of [
+    ['data/articles', 'More', 'Import a file'],
+    ['data/articles/1', 'As request', null],
+    ['access', 'read articles: no', null],
+    ['model/articles', 'Add field', null],
+    ['model', 'Functions', null],
+  ] as const) {
+    await page.goto(`${service.url}/explorer#/${address}`);
+    await page.getByRole('button', { name: opener, exact: true }).press('Enter');
+    if (entry !== null) await page.getByRole('button', { name: entry }).press('Enter');
+    const dialog = page.locator('dialog');
+    await dialog.waitFor();
+    await page.keyboard.press('Escape');
+    await dialog.waitFor({ state: 'detached' });
+    t.equal(await focused(), opener, `${opener} on ${address}`);
+  }
+  t.strictSame(complaints, []);
+});
+
 t.test('the order of columns is chosen, kept, and put back', { skip }, async (t) => {
   const { page, complaints } = await openPage(service);
   await logIn(service, page, '#/data/authors');

@@ -234,10 +234,15 @@ export function Dialog({ title, onClose, children, footer, kind = 'center', isFo
   // Before the next frame: what a fast user types at once belongs to the dialog.
   useLayoutEffect(() => {
     const before = document.activeElement as HTMLElement | null;
-    ref.current?.showModal();
+    const dialog = ref.current;
+    dialog?.showModal();
     // Focus the first input of a form, not the button that closes it.
-    ref.current?.querySelector<HTMLElement>('.dialog-body :is(input, select, textarea, .field-pick)')?.focus();
-    return () => before?.focus();
+    dialog?.querySelector<HTMLElement>('.dialog-body :is(input, select, textarea, .field-pick)')?.focus();
+    return () => {
+      // The rest of the page takes no focus while the dialog is open.
+      dialog?.close();
+      before?.focus();
+    };
   }, []);
   return (
     <dialog
