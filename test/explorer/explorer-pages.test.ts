@@ -88,6 +88,37 @@ t.test('query: one question in four languages, and its answer', { skip }, async 
   t.strictSame(complaints, []);
 });
 
+t.test('query: the last run is shown, and no rows of another collection', { skip }, async (t) => {
+  const { page, complaints } = await openPage(service);
+  await logIn(service, page, '#/query/articles');
+  const limit = page.getByLabel('Limit');
+  await limit.waitFor();
+  let runs = 0;
+  let release = (): void => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  await page.route('**/items/articles', async (route) => {
+    const isFirst = route.request().headers()['prefer'] === 'timing' && ++runs === 1;
+    if (isFirst) await released;
+    // The browser may have ended the request.
+    await route.continue().catch(() => {});
+  });
+  await page.keyboard.press('Control+Enter');
+  await page.getByRole('button', { name: 'Running' }).waitFor();
+  await limit.fill('3');
+  await page.keyboard.press('Control+Enter');
+  const rows = page.getByRole('region', { name: 'Result' }).locator('tbody tr');
+  await rows.nth(2).waitFor();
+  release();
+  await page.waitForLoadState('networkidle');
+  t.equal(await rows.count(), 3, 'the slow first run does not replace the result of the second');
+  await page.getByRole('complementary', { name: 'Builder' }).getByLabel('Collection').selectOption('authors');
+  await page.getByText('Not run yet').waitFor();
+  t.equal(await rows.count(), 0);
+  t.strictSame(complaints, []);
+});
+
 t.test('plan: the tree with what it took, and an index that is missing', { skip }, async (t) => {
   const { page, complaints } = await openPage(service, { colorScheme: 'dark' });
   const query = JSON.stringify({ fields: ['id'], filter: { kind: { _eq: 'kind 7' } }, limit: -1 });

@@ -139,13 +139,22 @@ function useAnswer(query: Query, outcome: RefObject<HTMLElement | null>): Answer
   const [busy, setBusy] = useState(false);
   const [live, setLive] = useState(false);
   const [updates, setUpdates] = useState<Updates | null>(null);
+  /** The keys start another run while one is waiting: only the result of the last is shown. */
+  const running = useRef<AbortController | null>(null);
   const run = async (): Promise<void> => {
+    running.current?.abort();
+    const request = new AbortController();
+    const { signal } = request;
+    running.current = request;
     setBusy(true);
     setError(null);
     try {
-      setAnswer(await ask(query));
+      const got = await ask(query, signal);
+      if (signal.aborted) return;
+      setAnswer(got);
       setUpdates(null);
     } catch (failure) {
+      if (signal.aborted) return;
       setError(messageOf(failure));
       setAnswer(null);
     }
@@ -154,6 +163,16 @@ function useAnswer(query: Query, outcome: RefObject<HTMLElement | null>): Answer
     if (matchMedia('(max-width: 719px)').matches)
       requestAnimationFrame(() => outcome.current?.scrollIntoView({ block: 'start' }));
   };
+  // Rows of another collection would pass for rows of this one.
+  useEffect(
+    () => () => {
+      running.current?.abort();
+      setBusy(false);
+      setError(null);
+      setAnswer(null);
+    },
+    [query.collection],
+  );
   useEffect(() => {
     if (!live) return;
     let count = 0;
@@ -181,9 +200,9 @@ function useAnswer(query: Query, outcome: RefObject<HTMLElement | null>): Answer
 }
 
 /** Adds the query to the history. */
-async function ask(query: Query): Promise<Answer<unknown>> {
-  const body = { query: toQueryJson(query) };
-  const got = await call<unknown>('SEARCH', itemsPath(query.collection), { body, headers: { Prefer: 'timing' } });
+async function ask(query: Query, signal: AbortSignal): Promise<Answer<unknown>> {
+  const asked = { body: { query: toQueryJson(query) }, headers: { Prefer: 'timing' }, signal };
+  const got = await call<unknown>('SEARCH', itemsPath(query.collection), asked);
   addPast({ query, milliseconds: got.milliseconds, rows: Array.isArray(got.data) ? got.data.length : 1 });
   return got;
 }
