@@ -5,7 +5,7 @@ import { call, itemsPath, messageOf } from '../api';
 import type { Collection, Field, Model } from '../model';
 import { toast } from '../state';
 import { Button, ErrorBox, FormDialog } from '../ui';
-import { deletionOf, type Key, keyColumns, type Row } from './edits';
+import { deletionOf, editsOf, type Key, keyColumns, type Row } from './edits';
 import { FieldRow, payloadValue } from './form';
 import { targetOf } from './item';
 import { queryOf, type View } from './source';
@@ -247,6 +247,9 @@ export function BulkDelete(props: BulkProps): JSX.Element {
     try {
       const body = queryFor(scope, props);
       await call('DELETE', itemsPath(collection.name), { body: 'keys' in body ? body['keys'] : body });
+      const edits = editsOf(collection.name, collection.keys);
+      if (scope === 'selected') edits.forgetItems(keys);
+      else if (!isFiltered(view)) edits.clear();
       toast(affected === 1 ? 'One item deleted' : `${exactCount(affected ?? 0)} items deleted`);
       onDone();
     } catch (failure) {

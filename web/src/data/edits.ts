@@ -228,6 +228,15 @@ export class Edits {
     this.#begin([]);
   }
 
+  /** Drops the changes of deleted items, which could no longer be saved. */
+  forgetItems(keys: readonly Key[]): void {
+    const kept = (edits: readonly Edit[]): Edit[] => edits.filter(({ path: [root] }) => !keys.includes(root));
+    this.all.value = kept(this.all.value);
+    this.#past.value = this.all.value.length === 0 ? [] : this.#past.value.map(kept);
+    this.#future.value = [];
+    this.errors.value = new Map();
+  }
+
   /** Keeps the changes that were made while the others were being saved. */
   forgetSaved(saved: readonly Edit[]): void {
     const created = saved.filter(({ kind }) => kind === 'create');

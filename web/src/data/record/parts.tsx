@@ -113,6 +113,7 @@ export function Dialogs({ open, rowKey, ...props }: DialogsProps): JSX.Element |
     onClose();
     try {
       await call('DELETE', itemsPath(collection.name), { body: deletionOf([rowKey], collection.keys) });
+      props.edits?.forgetItems([rowKey]);
       toast('One item deleted');
       forgetCounts(collection.name);
       go(addressOfList(collection.name));
