@@ -50,6 +50,7 @@ t.test('every page', { skip }, async (t) => {
     await page.goto(`${service.url}/explorer#/${address}`);
     const shown =
       address === 'pulse' || address === 'docs' ? page.locator('main *') : page.locator('main').getByText(MARKUP);
+    if (address === `docs/${name}`) await page.getByRole('article').first().waitFor();
     if (address.startsWith('docs?')) {
       await page.getByRole('textbox', { name: 'GraphQL document' }).press('Control+Enter');
       await page.getByRole('region', { name: 'Body of the response' }).getByText('errors').waitFor();

@@ -59,7 +59,7 @@ function isItems([path]: readonly [string, unknown]): boolean {
 
 function groupOf(path: string): string {
   const [, first = '', second = ''] = path.split('/');
-  return first === 'items' ? second : first;
+  return first === 'items' ? decodeURIComponent(second) : first;
 }
 
 function listOf(value: unknown): Json[] {
