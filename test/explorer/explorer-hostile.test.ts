@@ -90,9 +90,15 @@ t.test('checks, indexes and functions in Model', { skip }, async (t) => {
   await page.reload();
   await page.getByRole('button', { name: 'Functions' }).click();
   const functions = page.getByRole('dialog', { name: 'Functions' });
-  await functions.getByRole('button', { name: `Make ${MARKUP} callable` }).click();
-  await functions.getByRole('button', { name: `Call ${MARKUP}` }).click();
+  await functions.getByRole('button', { name: `Make ${MARKUP} callable` }).dblclick();
+  await functions.getByRole('button', { name: `Call ${MARKUP}` }).waitFor();
+  const label = `document.activeElement.getAttribute('aria-label')`;
+  t.equal(await page.evaluate(label), `Call ${MARKUP}`, 'the focus follows the function to the list');
+  t.equal(await functions.getByRole('alert').count(), 0, 'a second click changes nothing');
+  await page.keyboard.press('Enter');
   await functions.getByLabel(MARKUP, { exact: true }).fill(MARKUP);
+  await page.setViewportSize({ width: 360, height: 800 });
+  t.ok(await functions.getByText('Run', { exact: true }).isVisible(), 'a dialog shows labels on a phone too');
   await functions.getByRole('button', { name: 'Run' }).click();
   await functions.getByText(`"${MARKUP}"`).waitFor();
   t.strictSame(await findings(page), [], 'no serious finding: call of a function');

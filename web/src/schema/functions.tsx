@@ -1,6 +1,6 @@
 /** The functions that the caller may call: their signatures, read from the OpenAPI document, and a form to call one. */
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, messageOf } from '../api';
 import { mayAdminister } from '../state';
 import { Button, Dialog, Empty, ErrorBox } from '../ui';
@@ -135,17 +135,27 @@ function FunctionsDialog({ onClose }: { readonly onClose: () => void }): JSX.Ele
   const [functions, setFunctions] = useState<Listed | null>(null);
   const [chosen, setChosen] = useState<string | null>(null);
   const [error, setError] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const list = useRef<HTMLUListElement>(null);
   const load = (): Promise<void> =>
     loadFunctions().then(setFunctions, (failure: unknown) => setError(messageOf(failure)));
   useEffect(() => void load(), []);
   const change = async (method: string, path: string, body?: unknown): Promise<void> => {
     setError(null);
+    setBusy(true);
     try {
       await call(method, path, body === undefined ? {} : { body });
       await load();
     } catch (failure) {
       setError(messageOf(failure));
     }
+    setBusy(false);
+  };
+  const expose = async (row: Exposed): Promise<void> => {
+    await change('POST', '/functions', row);
+    // The function moved from the pressed button to the list above, which may be scrolled away.
+    const buttons = [...(list.current?.querySelectorAll<HTMLElement>('button') ?? [])];
+    buttons.find(({ ariaLabel }) => ariaLabel === `Call ${row.name}`)?.focus();
   };
   return (
     <Dialog title="Functions" kind="side" isForm onClose={onClose}>
@@ -158,7 +168,7 @@ function FunctionsDialog({ onClose }: { readonly onClose: () => void }): JSX.Ele
             : 'An administrator can make functions of the database callable.'}
         </Empty>
       )}
-      <ul class="functions">
+      <ul class="functions" ref={list}>
         {functions?.callable.map((each) => (
           <li key={each.name}>
             <div class="function-head">
@@ -179,6 +189,7 @@ function FunctionsDialog({ onClose }: { readonly onClose: () => void }): JSX.Ele
           <MissingFunction
             key={each}
             name={each}
+            busy={busy}
             onRemove={() => void change('DELETE', `/functions/${encodeURIComponent(each)}`)}
           />
         ))}
@@ -186,19 +197,26 @@ function FunctionsDialog({ onClose }: { readonly onClose: () => void }): JSX.Ele
       {mayAdminister.value && functions && (
         <OfferedFunctions
           functions={functions.offered}
-          onExpose={(chosen) => void change('POST', '/functions', exposed(chosen, functions.names))}
+          busy={busy}
+          onExpose={(chosen) => void expose(exposed(chosen, functions.names))}
         />
       )}
     </Dialog>
   );
 }
 
-function MissingFunction(props: { readonly name: string; readonly onRemove: () => void }): JSX.Element {
+interface MissingProps {
+  readonly name: string;
+  readonly busy: boolean;
+  readonly onRemove: () => void;
+}
+
+function MissingFunction({ name, busy, onRemove }: MissingProps): JSX.Element {
   return (
     <li>
       <div class="function-head">
-        <code>{props.name}</code>
-        <Button label={`Remove ${props.name}`} onClick={props.onRemove} />
+        <code>{name}</code>
+        <Button label={`Remove ${name}`} disabled={busy} onClick={onRemove} />
       </div>
       <small class="bad">The database has no function of this name that can be called.</small>
     </li>

@@ -17,12 +17,14 @@ export interface DatabaseFunction {
 
 interface OfferedProps {
   readonly functions: readonly DatabaseFunction[];
+  /** Whether another change is being made. */
+  readonly busy: boolean;
   readonly onExpose: (chosen: Pick<DatabaseFunction, 'name' | 'schema'>) => void;
 }
 
 const MOST = 50;
 
-export function OfferedFunctions({ functions, onExpose }: OfferedProps): JSX.Element {
+export function OfferedFunctions({ functions, busy, onExpose }: OfferedProps): JSX.Element {
   const [typed, setTyped] = useState('');
   const wanted = typed.trim().toLowerCase();
   const found = overloadsOf(functions).filter(([name]) => name.toLowerCase().includes(wanted));
@@ -52,7 +54,11 @@ export function OfferedFunctions({ functions, onExpose }: OfferedProps): JSX.Ele
                   </div>
                 ))}
               </code>
-              <Button label={`Make ${name} callable`} onClick={() => overloads[0] && onExpose(overloads[0])} />
+              <Button
+                label={`Make ${name} callable`}
+                disabled={busy}
+                onClick={() => overloads[0] && onExpose(overloads[0])}
+              />
             </div>
             <small class="quiet">
               {overloads.some(({ writes }) => writes) ? 'may write' : 'reads'}
