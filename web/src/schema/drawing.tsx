@@ -1,6 +1,7 @@
 /** The diagram: drag or scroll to move it, zoom with the buttons or with Ctrl and the wheel, and walk through it with the arrow keys. */
 import type { JSX, RefObject } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type { Field } from '../model';
 import { Button } from '../ui';
 import type { Box, Diagram } from './layout';
 
@@ -225,11 +226,11 @@ function BoxContent({ box: { collection, fields, width, height } }: { readonly b
         {clip(collection.name, LONGEST)}
       </text>
       {fields.map((field, at) => {
-        const type = clip(field.relation?.kind === 'one' ? `→ ${field.relation.to}` : field.type, 13);
+        const type = clip(shortType(field), 13);
         return (
           <g key={field.name}>
             <text x={10} y={44 + at * 19} class={field.isKey ? 'box-key' : 'box-field'}>
-              {clip(field.name, 27 - type.length)}
+              {clip(field.name, (field.isKey ? 24 : 27) - type.length)}
             </text>
             <text x={width - 10} y={44 + at * 19} class="box-type">
               {type}
@@ -244,6 +245,12 @@ function BoxContent({ box: { collection, fields, width, height } }: { readonly b
       )}
     </>
   );
+}
+
+/** Types without a name in the API, such as arrays, have the name of the database. */
+function shortType({ relation, type, column }: Field): string {
+  if (relation?.kind === 'one') return `→ ${relation.to}`;
+  return type === 'unknown' ? (column?.data_type ?? type) : type;
 }
 
 /** The next box in the direction of an arrow key: a box straight ahead counts as nearer. */

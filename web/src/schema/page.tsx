@@ -77,7 +77,7 @@ export function ModelPage(): JSX.Element {
             {chosen && (
               <Button
                 label="Neighbours only"
-                icon="link"
+                icon="filter"
                 pressed={isFocused}
                 onClick={() => choose(name, !isFocused)}
                 hint="Show this collection and those it is related to"
