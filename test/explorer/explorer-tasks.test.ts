@@ -183,7 +183,7 @@ t.test(
     t.equal(await dialog.getByLabel('Field of the column Name').inputValue(), 'name', 'suggested');
     t.equal(await dialog.getByLabel('Field of the column comment').inputValue(), '', 'left out');
     await dialog.getByLabel('Field of the column how many').selectOption('amount');
-    await dialog.getByText('1 value will be refused').waitFor();
+    await dialog.getByText('1 value will be refused: “many” in row 2').waitFor();
     t.strictSame(await findings(page), [], 'no serious finding');
     await dialog.getByRole('button', { name: 'Import', exact: true }).click();
     await dialog.getByText('Nothing was imported: 2 rows refused').waitFor();

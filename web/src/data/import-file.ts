@@ -121,23 +121,31 @@ function isJsonText(text: string): boolean {
 
 export const MOST_CHECKED = 1_000;
 
-/** The number of cells that are not values of their fields. */
+export interface Mistake {
+  /** The number of the row. */
+  readonly row: number;
+  /** The position of the cell in the row. */
+  readonly at: number;
+  readonly cell: string;
+}
+
+/** The cells that are not values of their fields. */
 export function mistakesIn(
   rows: readonly ImportRow[],
   mapping: readonly (string | null)[],
   { fields }: Collection,
-): number {
-  let count = 0;
-  for (const { cells, isLeftOut } of rows.slice(0, MOST_CHECKED)) {
+): readonly Mistake[] {
+  const mistakes: Mistake[] = [];
+  for (const { number: row, cells, isLeftOut } of rows.slice(0, MOST_CHECKED)) {
     if (isLeftOut) continue;
     for (const [at, name] of mapping.entries()) {
       const field = name === null ? undefined : fields.get(name);
       const cell = cells[at] ?? '';
       if (!field?.column || field.relation || cell === '') continue;
-      if ('error' in readEntered(plainText(cell), field)) count++;
+      if ('error' in readEntered(plainText(cell), field)) mistakes.push({ row, at, cell });
     }
   }
-  return count;
+  return mistakes;
 }
 
 /** A string of a JSON file without its quotes. */

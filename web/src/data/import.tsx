@@ -154,15 +154,21 @@ function Mapping({ file, rows, mapping, collection, onChange }: MappingProps): J
   const fields = [...collection.fields.values()].filter(({ column, relation }) => column || relation?.kind === 'many');
   const taken = mapping.filter((name, at) => name !== null && mapping.indexOf(name) !== at);
   const mistakes = mistakesIn(rows, mapping, collection);
+  const [first] = mistakes;
+  const classOf = (row: ImportRow, column: number): string => {
+    if (mapping[column] === null) return 'quiet';
+    return mistakes.some(({ row: number, at }) => number === row.number && at === column) ? 'bad' : '';
+  };
   return (
     <>
       <p>
         {countOf(rows.length, 'row')}. Choose the field of each column.
-        {mistakes > 0 && (
+        {first && (
           <span class="bad">
             {' '}
-            {countOf(mistakes, 'value')}
-            {rows.length > MOST_CHECKED && ` of the first ${MOST_CHECKED.toLocaleString('en')} rows`} will be refused.
+            {countOf(mistakes.length, 'value')}
+            {rows.length > MOST_CHECKED && ` of the first ${MOST_CHECKED.toLocaleString('en')} rows`} will be refused:{' '}
+            {mistakes.length > 1 && 'first '}“{clipped(first.cell)}” in row {first.row}.
           </span>
         )}
       </p>
@@ -192,8 +198,8 @@ function Mapping({ file, rows, mapping, collection, onChange }: MappingProps): J
             {rows.slice(0, MOST_SHOWN).map((row) => (
               <tr key={row.number}>
                 {row.cells.map((cell, at) => (
-                  <td key={at} class={mapping[at] === null ? 'quiet' : ''}>
-                    {cell.length > 60 ? `${cell.slice(0, 60)}…` : cell}
+                  <td key={at} class={classOf(row, at)}>
+                    {clipped(cell)}
                   </td>
                 ))}
               </tr>
@@ -204,6 +210,10 @@ function Mapping({ file, rows, mapping, collection, onChange }: MappingProps): J
       {rows.length > MOST_SHOWN && <p class="quiet">These are the first {MOST_SHOWN} rows.</p>}
     </>
   );
+}
+
+function clipped(cell: string): string {
+  return cell.length > 60 ? `${cell.slice(0, 60)}…` : cell;
 }
 
 interface RefusedProps {
