@@ -12,10 +12,10 @@ import {
   endTransaction,
   type LogState,
   logObstacle,
-  type Membership,
   publish,
   readLogState,
   readMembership,
+  type ServedMembership,
   type TableName,
   unpublish,
 } from '../../postgres/changes/publication.js';
@@ -430,7 +430,7 @@ const TOLERANCE = 65_536;
  * the tables that they had. PostgreSQL sends nothing when a table leaves a publication.
  */
 class LogWatch {
-  /** The digest of the publications that were checked last, so that a missing table is reported once. */
+  /** The digest of the publications that were checked last, so that a change is reported once. */
   #checked: string;
   /**
    * Transactions that were open when a table was added to a publication. PostgreSQL does not send their earlier changes of it, so
@@ -444,8 +444,9 @@ class LogWatch {
 
   constructor(
     private readonly database: Database,
-    private readonly feed: LogFeed /** The tables of the publications when the stream was opened or refreshed. */,
-    private membership: Membership,
+    private readonly feed: LogFeed,
+    /** The tables of the publications when the stream was opened or refreshed. */
+    private membership: ServedMembership,
     private readonly onTablesChanged: () => void,
   ) {
     this.#checked = membership.digest;
@@ -458,7 +459,7 @@ class LogWatch {
   }
 
   /** The publications were changed for the stream. Must be called before everything is read again. */
-  async expect(membership: Membership): Promise<void> {
+  async expect(membership: ServedMembership): Promise<void> {
     if (membership.digest === this.membership.digest) return;
     await within(endTransaction(this.database), ANSWER_TIMEOUT_MS);
     const { running } = await within(readLogState(this.database), ANSWER_TIMEOUT_MS);
@@ -498,9 +499,9 @@ class LogWatch {
     if (this.lagMs === 0 || end > (this.#marks.at(-1)?.position ?? 0))
       this.#marks.push({ position: end, at: performance.now() });
     this.feed.ask();
-    const isMissing = state.digest !== this.#checked && (await this.#isTableMissing(state));
+    const concerns = state.digest !== this.#checked && (await this.#concernsServed(state));
     const hasEnded = this.#older === older && this.#hasOlderEnded(state);
-    if ((hasEnded || isMissing) && this.#timer !== null) this.onTablesChanged();
+    if ((hasEnded || concerns) && this.#timer !== null) this.onTablesChanged();
   }
 
   /**
@@ -528,12 +529,12 @@ class LogWatch {
     return hasEnded;
   }
 
-  /** Tables that were added by others need no resync. */
-  async #isTableMissing({ digest }: LogState): Promise<boolean> {
+  /** Whether a table was lost, or added by another role for this service. Other tables that others add need no resync. */
+  async #concernsServed({ digest }: LogState): Promise<boolean> {
     const expected = this.membership;
     const found = await within(readMembership(this.database), ANSWER_TIMEOUT_MS);
     if (this.membership !== expected) return false;
     this.#checked = digest;
-    return [...expected.members].some((member) => !found.members.has(member));
+    return expected.isPartial || [...expected.members].some((member) => !found.members.has(member));
   }
 }

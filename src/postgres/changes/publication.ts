@@ -146,7 +146,7 @@ interface Published {
   readonly sources: ReadonlyMap<string, readonly Source[]>;
   /** Whether a publication had to be changed. */
   readonly isChanged: boolean;
-  readonly membership: Membership;
+  readonly membership: ServedMembership;
 }
 
 /**
@@ -157,6 +157,11 @@ export interface Membership {
   /** Changes whenever something in it does. */
   readonly digest: string;
   readonly members: ReadonlySet<string>;
+}
+
+export interface ServedMembership extends Membership {
+  /** Whether a table that is served is missing, because only another role may publish it. */
+  readonly isPartial: boolean;
 }
 
 const MEMBERS = withCatalog(`select pg_catalog.concat_ws(' ', p.oid, p.xmin) as member from pg_catalog.pg_publication p
@@ -234,9 +239,15 @@ export function publish(database: Database, tables: readonly TableName[]): Promi
     const generated = server?.generated ? ', publish_generated_columns = stored' : '';
     const rows = await session.query<SourceRow>(SOURCES, [wanted]);
     let isChanged = false;
-    for (const name of PUBLICATIONS) if (await publishIn(name, distinct(rows), generated, session)) isChanged = true;
+    const foreign = new Set<string>();
+    for (const name of PUBLICATIONS) {
+      const outcome = await publishIn(name, distinct(rows), generated, session);
+      if (outcome === 'changed') isChanged = true;
+      else if (outcome === 'foreign') foreign.add(name);
+    }
     const membership = membershipIn(await session.query<MembershipRow>(ALL_MEMBERS));
-    return { sources: sourcesOf(rows), isChanged, membership };
+    const isPartial = rows.some((row) => unseenOf(row) === null && !isPublished(row, foreign));
+    return { sources: sourcesOf(rows, foreign), isChanged, membership: { ...membership, isPartial } };
   });
 }
 
@@ -244,15 +255,14 @@ function distinct(rows: readonly SourceRow[]): SourceRow[] {
   return [...new Map(rows.map((row) => [`${row.schema}.${row.name}`, row])).values()];
 }
 
-/** `generated`: the setting for generated columns, if the server has one. */
+/** `generated`: the setting for generated columns, if the server has one. A publication of another role is foreign, and stays as it is. */
 async function publishIn(
   name: string,
   rows: readonly SourceRow[],
   generated: string,
   session: Session,
-): Promise<boolean> {
-  const belongs = (row: SourceRow): boolean =>
-    unseenOf(row) === null && (row.keyed ? PUBLICATION : KEYLESS_PUBLICATION) === name;
+): Promise<'changed' | 'same' | 'foreign'> {
+  const belongs = (row: SourceRow): boolean => unseenOf(row) === null && publicationFor(row) === name;
   const isWhole = (row: SourceRow): boolean => row.publication === name && !row.narrowed;
   const added = rows.filter((row) => row.owned && belongs(row) && !isWhole(row));
   // An update of a row without a replica identity would fail from now on.
@@ -265,17 +275,22 @@ async function publishIn(
   if (!existing) {
     const tables = added.length > 0 ? ` for ${list(added)}` : '';
     await session.query(`create publication ${quoteIdentifier(name)}${tables} with ${settings}`);
-    return true;
+    return 'changed';
   }
   if (!existing.owned && !existing.sufficient)
     throw new Error(
       `the publication ${name} leaves out changes: alter publication ${name} set (publish = '${actions}')`,
     );
-  const isRestored = existing.owned && !existing.complete;
+  if (!existing.owned) return 'foreign';
+  const isRestored = !existing.complete;
   if (isRestored) await session.query(`alter publication ${quoteIdentifier(name)} set ${settings}`);
   if (removed.length > 0) await session.query(`alter publication ${quoteIdentifier(name)} drop ${list(removed)}`);
   if (added.length > 0) await session.query(`alter publication ${quoteIdentifier(name)} add ${list(added)}`);
-  return isRestored || removed.length + added.length > 0;
+  return isRestored || removed.length + added.length > 0 ? 'changed' : 'same';
+}
+
+function publicationFor({ keyed }: SourceRow): string {
+  return keyed ? PUBLICATION : KEYLESS_PUBLICATION;
 }
 
 /**
@@ -296,16 +311,21 @@ function unseenOf({ kind, persistence }: SourceRow): string | null {
   return null;
 }
 
-const FOREIGN = 'the role does not own it, and it is not published, or only in part';
+const UNPUBLISHED = 'it is not published, or only in part, and the role of the service may not publish it';
 
-function sourcesOf(rows: readonly SourceRow[]): Map<string, Source[]> {
+/** Whether it is in a publication now. `foreign`: those that the role may not change. */
+function isPublished(row: SourceRow, foreign: ReadonlySet<string>): boolean {
+  return (row.owned && !foreign.has(publicationFor(row))) || (row.publication !== null && !row.narrowed);
+}
+
+function sourcesOf(rows: readonly SourceRow[], foreign: ReadonlySet<string>): Map<string, Source[]> {
   const sources = new Map<string, Source[]>();
   for (const row of rows) {
-    const { schema, name, served, owned, publication, narrowed } = row;
-    const foreign = owned || (publication !== null && !narrowed) ? null : FOREIGN;
+    const { schema, name, served } = row;
+    const unpublished = isPublished(row, foreign) ? null : UNPUBLISHED;
     sources.set(served, [
       ...(sources.get(served) ?? []),
-      { schema, name, unseen: unseenOf(row) ?? foreign, insertsOnly: !row.keyed },
+      { schema, name, unseen: unseenOf(row) ?? unpublished, insertsOnly: !row.keyed },
     ]);
   }
   return sources;
