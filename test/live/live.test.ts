@@ -254,7 +254,7 @@ t.test('tables can be written whatever their replica identity is', async (t) => 
     .simple();
   const insert = (table: string): string =>
     `insert into ${table} (${table === 'calculated' ? 'name' : 'id, name'}) values (${table === 'calculated' ? '' : '1, '}'old')`;
-  await waitFor(async () => (await get(service, '/items/indexed')).status === 200, 5_000);
+  for (const table of tables) await waitFor(async () => (await get(service, `/items/${table}`)).status === 200, 5_000);
   const streams = new Map(tables.map((table) => [table, open(`/items/${table}?fields=name`)]));
   await Promise.all([...streams.values()].map((stream) => stream.count(1)));
   await waitFor(async () => (await slots()) === 1, 3_000);
