@@ -180,6 +180,8 @@ export class TrafficRecorder {
 
 /** The part of a processor that a thread takes to write lines. To send them, and to free their memory, takes as long again. */
 const PROCESSOR_SHARE = 0.005;
+/** Requests per millisecond that are recorded whatever they take: all of a small service, at most 1.5 % of a slow processor. */
+const LEAST_RATE = 0.3;
 /** Milliseconds until the share is computed again. */
 const RENEWAL_MS = 200;
 /** A recording may begin at full load: the share is computed after so many requests for the first time. */
@@ -209,7 +211,7 @@ class Budget {
     const elapsed = performance.now() - this.#renewed;
     if (elapsed < RENEWAL_MS && !this.#isFirst) return;
     this.#isFirst = false;
-    const allowed = (PROCESSOR_SHARE * elapsed) / Math.max(this.#cost, Number.EPSILON);
+    const allowed = Math.max(PROCESSOR_SHARE / Math.max(this.#cost, Number.EPSILON), LEAST_RATE) * elapsed;
     this.share = this.offered > allowed ? allowed / this.offered : 1;
     this.offered = 0;
     this.#renewed += elapsed;

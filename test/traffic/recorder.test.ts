@@ -9,6 +9,7 @@ import {
 } from '../../src/traffic/recorder.js';
 import { SecretNames } from '../../src/traffic/secrets.js';
 import { headerLine, type RecordedRequest, TrafficReader } from '../../src/traffic/traffic-file.js';
+import { passTime } from '../support/time.js';
 
 const recorder = new TrafficRecorder(() => ({ collections: new Map() }));
 const TICK_MS = 5;
@@ -74,6 +75,32 @@ t.test('a body that is no text is not recorded', async (t) => {
     recorder.add({ ...post, received }, 400, recorder.draw());
   const { lines } = recorder.pull({ ...recordingOf('bytes'), isLast: true });
   t.match(recordedIn(lines), [{ omitted: 'body' }, { omitted: 'large' }]);
+});
+
+t.test('a service with few requests records all of them, whatever they take', async (t) => {
+  const document = JSON.stringify({ query: `{ ${'tags { id name } '.repeat(1_000)} }` });
+  const post = { ...requestOf('/graphql'), method: 'POST', route: '/graphql', hasJsonBody: true };
+  const record = (requests: number): number => {
+    for (let each = 0; each < requests; each++) {
+      const takers = recorder.draw();
+      recorder.add({ ...post, received: Buffer.from(document) }, 200, takers);
+    }
+    return recorder.pull(recordingOf('few')).dropped;
+  };
+  recorder.pull(recordingOf('few'));
+  // The time of a request is an average, which changes slowly.
+  for (let turn = 0; turn < 100; turn++) record(64);
+  for (let turn = 0; turn < 2; turn++) {
+    await passTime(250, 'the share is computed again');
+    record(1);
+  }
+  let dropped = 0;
+  for (let turn = 0; turn < 4; turn++) {
+    await passTime(250, 'the share is computed again');
+    dropped += record(60);
+  }
+  t.equal(dropped, 0, '240 requests per second');
+  recorder.pull({ ...recordingOf('few'), isLast: true });
 });
 
 t.test('an even part of requests that come too fast is recorded, and the others are counted', async (t) => {
