@@ -14,6 +14,7 @@ import {
   request,
   startDatabase,
   startTestService,
+  waitFor,
 } from '../support/service.js';
 
 const ACTIONS = ['read', 'create', 'update', 'delete'] as const;
@@ -110,7 +111,12 @@ for (const [mode, service] of Object.entries(services)) {
     await sql.begin(async (other) => {
       await other`update public.marks set kind = 'new' where id = 2`;
       answer = remove(service, ann, '/items/marks', { query: { filter: { kind: { _eq: 'old' } } } });
-      await new Promise((resolve) => setTimeout(resolve, 300));
+      await waitFor(async () => {
+        await other`select pg_stat_clear_snapshot()`;
+        const waiting = await other`
+          select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
+        return waiting.length > 0;
+      }, 5_000);
     });
     t.equal((await answer)?.status, 204);
     t.strictSame(await left(), [1, 2, 3, 5, 7, 8]);
