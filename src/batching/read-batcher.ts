@@ -200,15 +200,10 @@ export class ReadBatcher {
     const queries = this.#batchQueries(queue, groups, slot.connection, onEnd);
     const isAbandoned = queries[0]?.isAbandoned;
     const messages: WireQuery[] = [isAbandoned ? { ...BEGIN, isAbandoned } : BEGIN];
-    for (let index = 0; index < groups.length; index++) {
-      const group = groups[index] ?? [];
-      const first = group[0];
-      const query = queries[index];
-      if (first === undefined || query === undefined) continue;
-      this.sizes[group.length] = (this.sizes[group.length] ?? 0) + 1;
-      if (queue.shape.isPlannedPerRead) messages.push(settingQuery(PLAN_PER_READ, query));
-      if (first.settings) messages.push(settingQuery(first.settings, query));
-      messages.push(query, COMMIT_AND_BEGIN);
+    for (const [index, query] of queries.entries()) {
+      const { [0]: first, length = 0 } = groups[index] ?? [];
+      this.sizes[length] = (this.sizes[length] ?? 0) + 1;
+      if (first) messages.push(...withSettings(query, first, queue.shape), COMMIT_AND_BEGIN);
     }
     messages[messages.length - 1] = COMMIT;
     slot.connection.run(...messages);

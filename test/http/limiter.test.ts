@@ -1,4 +1,5 @@
 /** How much may be asked: per address, by all together, and of the login; and what a client is told then. */
+import { Agent } from 'node:http';
 import t from 'tap';
 import { networkOf, normalizeAddress } from '../../src/access/addresses.js';
 import {
@@ -28,6 +29,26 @@ t.test('off by default', async (t) => {
   const answers = await Promise.all(Array.from({ length: 120 }, () => get(service, '/server/ping')));
   t.ok(answers.every(({ status }) => status === 200));
   t.match(await get(service, '/server/info'), { json: { data: { rateLimit: false, rateLimitGlobal: false } } });
+});
+
+t.test('without a proxy, the address is that of the socket', async (t) => {
+  const service = await startTestService({
+    databaseUrl,
+    WORKERS: '1',
+    RATE_LIMITER_ENABLED: 'true',
+    RATE_LIMITER_POINTS: '2',
+    RATE_LIMITER_DURATION: '60',
+  });
+  const agents = ['127.0.0.2', '127.0.0.3'].map((localAddress) => new Agent({ keepAlive: true, localAddress }));
+  t.teardown(() => {
+    for (const agent of agents) agent.destroy();
+  });
+  for (const expected of [200, 200, 429])
+    for (const agent of agents)
+      t.equal(
+        (await get(service, '/items/tags?limit=1', { agent, headers: { 'x-forwarded-for': '9.9.9.9' } })).status,
+        expected,
+      );
 });
 
 t.test('each address has its own count, which begins anew', async (t) => {

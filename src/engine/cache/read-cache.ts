@@ -296,6 +296,7 @@ export class ReadCache {
       return;
     }
     if (!this.#space.mayHold(entry.size + cell.length)) {
+      // Its answer is too large. Other reads of the statement may be smaller, so only this one pauses.
       this.#seen.skip(entry, MAX_PAUSE_MS);
       this.#drop(entry);
       return;
