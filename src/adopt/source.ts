@@ -135,10 +135,14 @@ export function renamedList(places: Installations, list: Fragment): Fragment {
     from pg_catalog.unnest(string_to_array(${list}, ',')) with ordinality entry (name, position))`;
 }
 
-/** Renames the collections in a rule. `$FOLLOW(collection, field)` and `item:collection` name them. */
+/**
+ * Renames the collections in a rule. `$FOLLOW(collection, field)` and `item:collection` name them. For Directus the strings "null" and
+ * "NULL" are null.
+ */
 export function renamedRule({ shared }: Installations, rule: Fragment): Fragment {
   const pattern = `(\\$FOLLOW\\(\\s*|\\w:)directus_(${shared.join('|')})\\M`;
-  return sql`regexp_replace(${rule}::text, ${constant(pattern)}, '\\1service_\\2', 'g')::json`;
+  const own = sql`regexp_replace(${rule}::text, ${constant(pattern)}, '\\1service_\\2', 'g')`;
+  return sql`regexp_replace(${own}, '("_n?eq"\\s*:\\s*)"(null|NULL)"', '\\1null', 'g')::json`;
 }
 
 /** The value where it is one of these, else the other. */

@@ -23,7 +23,15 @@ import {
   TEST_OPERATORS,
 } from './ast.js';
 import { isQuoted, parseExpression, parseJsonPath, unquoteName } from './expression.js';
-import { checkObject, type Input, type ParseContext, readIndexedList, readObject } from './parse-context.js';
+import {
+  asJson,
+  checkObject,
+  contextOf,
+  type Input,
+  type ParseContext,
+  readIndexedList,
+  readObject,
+} from './parse-context.js';
 
 /** A place in a filter: the relations that lead to it, and the field above it for messages, or null at the root. */
 interface Place extends ParseContext {
@@ -63,7 +71,7 @@ function parseEntry(key: string, value: unknown, place: Place): Filter {
       return { kind: key === '_some' ? 'some' : 'none', filter: parseObject(checkObject(value, key), place) };
     case '_json':
       if (owner === null) throw invalidQuery('"_json" needs a field above it');
-      return { kind: 'json', filter: parseJsonFilter(readCondition(value, '_json'), place) };
+      return { kind: 'json', filter: parseJsonFilter(readCondition(value, '_json'), contextOf(value, place)) };
     case '_length':
       if (owner === null) throw invalidQuery('"_length" needs a field above it');
       return { kind: 'length', filter: parseObject(value, { ...place, owner: `_length of ${owner}` }) };
@@ -150,10 +158,10 @@ function parseOperator(operator: Operator, input: unknown, context: ParseContext
   if (isOneOf(GEOMETRY_OPERATORS, operator)) return compare(operator, parseShape(input, context, owner));
   if (operator === 'dwithin') return compare(operator, parseDistance(input, context, owner));
   if (operator === 'fts' && isObject(input)) return parseFullText(input, context, owner);
-  const value = plain(input, context);
-  if (value === null && operator === 'eq') return compare('null', null);
-  if (value === null && operator === 'neq') return compare('nnull', null);
-  return compare(operator, parseOperand(value, context, owner));
+  const isNull = plain(input, context) === null;
+  if (isNull && operator === 'eq') return compare('null', null);
+  if (isNull && operator === 'neq') return compare('nnull', null);
+  return compare(operator, parseOperand(input, context, owner));
 }
 
 /** `{query, config}`: a configuration says how the words of a language are read. */
@@ -180,18 +188,20 @@ function parseTest(operator: Operator, input: unknown, { typed = false }: ParseC
 }
 
 function parseListOperand(operator: Operator, input: unknown, context: ParseContext, owner: string): Operand {
-  if (plain(input) === null)
+  if (plain(input, context) === null)
     throw invalidQuery(
       `"_${operator}" of "${owner}" needs a list of values, not null: use "_null" for items without one`,
     );
   let list: readonly unknown[];
+  let entries = context;
   if (typeof input === 'string') {
     const variable = input.includes(',') ? null : parseVariable(input.trim());
     if (variable) return variableOperand(variable, context);
     const elements = isOneOf(ARRAY_OPERATORS, operator) && !context.typed ? jsonList(input) : null;
+    if (elements) entries = asJson(context);
     list = elements ?? input.split(',').map((each) => each.trim());
   } else list = readIndexedList(input, context) ?? [input];
-  const values = list.map((each) => scalar(each, context, owner));
+  const values = list.map((each) => scalar(each, entries, owner));
   if (values.length === 0 || (values.length === 1 && values[0] === ''))
     throw invalidQuery(`"_${operator}" of "${owner}" needs a list of values`);
   if (operator.endsWith('between') && values.length !== 2)
@@ -201,8 +211,8 @@ function parseListOperand(operator: Operator, input: unknown, context: ParseCont
     const variable = parseVariable(only);
     if (variable) return variableOperand(variable, context);
   }
-  const entries = values.map((each) => (typeof each === 'string' ? (dynamic(each, owner) ?? each) : each));
-  return { kind: 'slot', slot: context.values.add(entries) };
+  const bound = values.map((each) => (typeof each === 'string' ? (dynamic(each, owner) ?? each) : each));
+  return { kind: 'slot', slot: context.values.add(bound) };
 }
 
 /** The elements of an array that a URL writes as JSON; null for other texts. */
@@ -291,16 +301,22 @@ function jsonText(value: object, owner: string): string {
   }
 }
 
-/** URLs hold only strings: these four stand for values of JSON. In JSON a string is a string, except for null. */
+/** URLs hold only strings: these four stand for values of JSON, and for themselves between double quotes. In JSON a string is a string. */
 function plain(value: unknown, { typed = false }: { readonly typed?: boolean } = {}): unknown {
+  if (typed) return value;
   switch (value) {
     case 'true':
-      return typed ? value : true;
+      return true;
     case 'false':
-      return typed ? value : false;
+      return false;
     case 'null':
     case 'NULL':
       return null;
+    case '"true"':
+    case '"false"':
+    case '"null"':
+    case '"NULL"':
+      return value.slice(1, -1);
     default:
       return value;
   }

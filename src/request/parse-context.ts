@@ -37,6 +37,15 @@ export interface ParseContext {
   readonly depth?: number;
 }
 
+/** An object that is one text is JSON, in a URL too. */
+export function contextOf(input: unknown, context: ParseContext): ParseContext {
+  return typeof input === 'string' ? asJson(context) : context;
+}
+
+export function asJson(context: ParseContext): ParseContext {
+  return context.typed ? context : { ...context, typed: true };
+}
+
 /** Where the values of a filter go while it is parsed: into a separate list, or, those of a rule, into the AST itself. */
 export interface ValueSink {
   /** Counts the parts of a request: each becomes a part of the statement. */

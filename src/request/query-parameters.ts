@@ -17,7 +17,7 @@ import {
 } from './ast.js';
 import { parseExpression, parseFields, parseList } from './expression.js';
 import { parseFilter, parseHaving } from './filter.js';
-import { type Input, type ParseContext, readObject } from './parse-context.js';
+import { contextOf, type Input, type ParseContext, readObject } from './parse-context.js';
 
 export function parseQuery(input: Input, context: ParseContext): Query {
   return parseLevel(input, '', context, context.depth ?? 0);
@@ -231,11 +231,6 @@ function parseGroupBy(input: unknown, context: ParseContext): Expression[] | nul
 
 function parseHavingFilter(input: unknown, context: ParseContext): Filter {
   return parseHaving(readObject(input, 'having'), contextOf(input, context));
-}
-
-/** A parameter that is one text is JSON, in a URL too. */
-function contextOf(input: unknown, context: ParseContext): ParseContext {
-  return typeof input === 'string' && !context.typed ? { ...context, typed: true } : context;
 }
 
 const COUNTS: readonly MetaCount[] = ['total_count', 'filter_count'];

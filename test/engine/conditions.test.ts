@@ -57,12 +57,11 @@ t.test('what is no condition is 400', async (t) => {
     t.match(answer, { status: 400, json: { errors: [{ extensions: { code: 'INVALID_QUERY' } }] } }, name);
   }
   const said = async (filter: unknown): Promise<string> => (await search({ filter })).text;
-  for (const value of [null, 'null']) {
-    t.match(await said({ id: { _in: value } }), /_in.* of .*id.* needs a list of values, not null: use .*_null/);
-    t.match(await said({ id: { _between: value } }), /_between.* needs a list of values, not null/);
-    t.match(await said({ id: { _in: [1, value] } }), /id.* compares with null: use .*_null/);
-    t.match(await said({ id: { _gt: value } }), /id.* compares with null: use .*_null/);
-  }
+  t.match(await said({ id: { _in: null } }), /_in.* of .*id.* needs a list of values, not null: use .*_null/);
+  t.match(await said({ id: { _between: null } }), /_between.* needs a list of values, not null/);
+  t.match(await said({ id: { _in: [1, null] } }), /id.* compares with null: use .*_null/);
+  t.match(await said({ id: { _gt: null } }), /id.* compares with null: use .*_null/);
+  t.match(await said({ id: { _in: [1, 'null'] } }), /Invalid value for field .*id.* must be a whole number/);
   const having = (condition: unknown): Promise<Answer> =>
     search({ aggregate: { count: '*' }, groupBy: ['status'], having: condition });
   t.match(await having({ _or: [null] }), { status: 400 }, 'having: [null]');

@@ -24,7 +24,11 @@ await sql.unsafe(`
     (1, '{1,2}', '{123456789012345678901234567890,NaN}', '{a,"b,c"}', '{"\\\\x00ff"}', ('s', 1), array[('s', 1)::address],
      '{"a": 1}', '{"a":1}', '[1,2]', '[1,2]', '', ''),
     (2, '{}', '{}', '{}', '{}', ('{"street":"s"}', 2), '{}', '[1, 2]', '[1,2]', '{"a":1}', '[5,6]', '101', 'word'),
-    (3, null, null, null, null, null, null, '"5"', '5', '[oops', null, null, null)`);
+    (3, null, null, null, null, null, null, '"5"', '5', '[oops', null, null, null);
+  create table words (id int primary key, word text, document jsonb, list text[], above int references words);
+  insert into words values
+    (1, 'null', '{"a": "null"}', '{null,"null"}', null), (2, null, '{"a": null}', '{null}', 1),
+    (3, 'true', '"true"', '{true}', 1), (4, '"null"', '"null"', '{}', 2), (5, 'NULL', 'true', '{NULL}', 2)`);
 const service = await startTestService({ databaseUrl });
 
 function find(field: string, operator: string, value: string): Promise<Answer> {
@@ -94,4 +98,94 @@ t.test('an empty text is asked for with _empty', async (t) => {
   const headers = { 'content-type': 'application/json' };
   const answer = await request(service, 'POST', '/graphql', { headers, body: JSON.stringify({ query }) });
   t.match(answer.json, { data: { things: [{ id: '2' }] } });
+});
+
+const headers = { 'content-type': 'application/json' };
+
+async function send(path: string, body: object, method = 'POST', token?: string): Promise<Answer> {
+  const options = { headers, body: JSON.stringify(body), ...(token !== undefined && { token }) };
+  return request(service, method, path, options);
+}
+
+/** Each filter of `words` in JSON, and the items that it finds. */
+const JSON_WORDS: readonly (readonly [filter: object, ids: number[]])[] = [
+  [{ word: { _eq: 'null' } }, [1]],
+  [{ word: 'null' }, [1]],
+  [{ word: { _eq: 'NULL' } }, [5]],
+  [{ word: { _eq: '"null"' } }, [4]],
+  [{ word: { _eq: 'true' } }, [3]],
+  [{ word: { _neq: 'null' } }, [3, 4, 5]],
+  [{ word: { _in: ['null', 'NULL'] } }, [1, 5]],
+  [{ word: { _in: 'null,true' } }, [1, 3]],
+  [{ word: { _nin: ['null'] } }, [3, 4, 5]],
+  [{ word: { _starts_with: 'null' } }, [1]],
+  [{ word: { _between: ['null', 'null'] } }, [1]],
+  [{ word: { _eq: null } }, [2]],
+  [{ word: { _neq: null } }, [1, 3, 4, 5]],
+  [{ document: { _eq: 'null' } }, [4]],
+  [{ document: { _eq: 'true' } }, [3]],
+  [{ document: { _json: { a: { _eq: 'null' } } } }, [1]],
+  [{ list: { _contains_any: ['null'] } }, [1]],
+  [{ above: { word: { _eq: 'null' } } }, [2, 3]],
+];
+
+t.test('in JSON a string is a string', async (t) => {
+  for (const [filter, ids] of JSON_WORDS) {
+    const text = JSON.stringify(filter);
+    const query = { fields: ['id'], sort: ['id'], filter };
+    t.strictSame((await send('/items/words', { query }, 'SEARCH')).json, rows(...ids), `SEARCH ${text}`);
+    const url = `/items/words?fields=id&sort=id&filter=${encodeURIComponent(text)}`;
+    t.strictSame((await get(service, url)).json, rows(...ids), `filter=${text}`);
+  }
+  const condition = '_json]={"a":{"_eq":"null"}}';
+  t.strictSame((await get(service, `/items/words?fields=id&filter[document][${condition}`)).json, rows(1), condition);
+  const having = { min: { word: { _eq: 'null' } } };
+  const groups = await send(
+    '/items/words',
+    { query: { groupBy: ['id'], aggregate: { min: 'word' }, having } },
+    'SEARCH',
+  );
+  t.strictSame(groups.json, { data: [{ id: 1, min: { word: 'null' } }] });
+});
+
+t.test('in GraphQL and in permissions a string is a string', async (t) => {
+  const graphql =
+    '{ literal: words(filter: {word: {_eq: "null"}}) { id } none: words(filter: {word: {_eq: null}}) { id } }';
+  const found = { literal: [{ id: '1' }], none: [{ id: '2' }] };
+  t.strictSame((await send('/graphql', { query: graphql })).json, { data: found });
+  const variable = 'query ($filter: words_filter) { words(filter: $filter) { id } }';
+  const variables = { filter: { word: { _in: ['null'] } } };
+  t.strictSame((await send('/graphql', { query: variable, variables })).json, { data: { words: [{ id: '1' }] } });
+  const permission = { collection: 'words', action: 'read', fields: ['*'], permissions: { word: { _eq: 'null' } } };
+  const policies = [{ policy: { name: 'nulls', permissions: [permission] } }];
+  const user = await send('/users', { email: 'nulls@example.com', token: 'the-token-of-nulls', policies });
+  t.equal(user.status, 200, user.text);
+  const answer = await get(service, '/items/words?fields=id', { token: 'the-token-of-nulls' });
+  t.strictSame(answer.json, rows(1), 'a rule');
+});
+
+t.test('in brackets a word between quotes is a text', async (t) => {
+  const words: readonly (readonly [parameters: string, ids: number[]])[] = [
+    ['filter[word][_eq]=null', [2]],
+    ['filter[word]=null', [2]],
+    ['filter[word][_neq]=null', [1, 3, 4, 5]],
+    ['filter[word][_eq]="null"', [1]],
+    ['filter[word]="null"', [1]],
+    ['filter[word][_eq]="NULL"', [5]],
+    ['filter[word][_in]="null",true', [1, 3]],
+    ['filter[word][_in][]="null"', [1]],
+    ['filter[word][_starts_with]="null"', [1]],
+    ['filter[document][_eq]="true"', [3]],
+    ['filter[document][_eq]=true', [5]],
+    ['filter[list][_contains_any]=["null"]', [1]],
+    ['filter[list][_contains_any]="null"', [1]],
+    ['filter[_and][0][above][word][_eq]="null"', [2, 3]],
+  ];
+  for (const [parameters, ids] of words) {
+    const url = `/items/words?fields=id&sort=id&${parameters.replaceAll('"', '%22')}`;
+    t.strictSame((await get(service, url)).json, rows(...ids), parameters);
+  }
+  const deep = 'fields=id&filter[id]=1&fields=above.id&deep[above][_filter][word][_eq]="null"';
+  t.equal((await get(service, `/items/words?${deep.replaceAll('"', '%22')}`)).status, 200);
+  t.equal((await get(service, '/items/words?filter[word][_starts_with]=null')).status, 400);
 });

@@ -82,4 +82,4 @@ insert into directus_shares values
 create table albums (id serial primary key, folder uuid constraint albums_folder_foreign references directus_folders on delete set null);
 insert into albums (folder) values ('00000000-0000-4000-8000-0000000000e1');
 insert into directus_permissions (policy, collection, action, permissions, fields) values
-  ('00000000-0000-4000-8000-00000000000c', 'directus_folders', 'read', '{"parent":{"_null":true}}', '*');
+  ('00000000-0000-4000-8000-00000000000c', 'directus_folders', 'read', '{"parent":{"_eq": "null"}}', '*');
