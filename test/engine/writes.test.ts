@@ -3,6 +3,7 @@
  * payloads must not reach. Whatever is refused has changed nothing.
  */
 import t, { type Test } from 'tap';
+import { inForce, makeCaller } from '../support/callers.js';
 import {
   type Answer,
   connectSql,
@@ -215,6 +216,51 @@ t.test('flags of the service', async (t) => {
   t.equal(await secretOf(made['id']), hash, 'an empty password leaves the old one');
   await refused(t, 400, 'POST', '/items/stamped', { secret: { a: 1 } });
 });
+
+t.test('an item counts as changed if only items that refer to it are written', async (t) => {
+  const editor = await makeCaller(sql, 'marks', [
+    {
+      permissions: [
+        { collection: 'stamped', action: 'read', fields: ['id', 'label'] },
+        { collection: 'stamped', action: 'update', fields: ['marks'] },
+        ...(['create', 'read', 'update'] as const).map((action) => ({ collection: 'marks', action })),
+      ],
+    },
+  ]);
+  await inForce(service, editor, '/items/marks');
+  const [user] = await sql`select id from service_users where id <> ${editor.user} order by id limit 1`;
+  const made = item(await send('POST', '/items/stamped', { label: 'parent', marks: [{ label: 'first' }] }));
+  const first = (made['marks'] as number[])[0];
+  let changes = 0;
+  const change = async (marks: unknown, by: unknown, token?: string): Promise<void> => {
+    await sql`update stamped set changed = null, changer = null where id = ${String(made['id'])}`;
+    const body = JSON.stringify({ marks });
+    const headers = { 'content-type': 'application/json', ...(token ? { authorization: `Bearer ${token}` } : {}) };
+    const answer = await request(service, 'PATCH', `/items/stamped/${made['id']}?fields=id`, { body, headers });
+    t.equal(answer.status, 200, `${body}: ${answer.text}`);
+    const [row] =
+      await sql`select changed is not null as changed, changer, label from stamped where id = ${String(made['id'])}`;
+    t.strictSame(row, { changed: by !== null, changer: by, label: 'parent' }, body);
+    if (by !== null) changes++;
+    const records = await revisionsOf('stamped', made['id']);
+    t.equal(records.length, changes, body);
+    if (by !== null) t.match(records.at(-1), { user: by, data: { label: 'parent' }, delta: { changer: by } }, body);
+  };
+  await change({ create: [{ label: 'new' }], update: [], delete: [] }, user?.['id']);
+  await change({ update: [{ id: first, label: 'changed' }] }, user?.['id']);
+  await change({ delete: [first] }, user?.['id']);
+  await change([], user?.['id']);
+  await change({ create: [], update: [], delete: [] }, null);
+  await change({ create: [{ label: 'by another' }] }, editor.user, editor.token);
+  t.equal((await send('PATCH', '/items/articles/2', { comments: { create: [{ body: 'new' }] } })).status, 200);
+  t.match(await revisionsOf('articles', 2), [{ data: { id: 2 }, delta: {} }], 'also without a field for its date');
+});
+
+/** What is recorded of changes of the item, the oldest first. */
+function revisionsOf(collection: string, key: unknown): Promise<Record<string, unknown>[]> {
+  return sql`select a."user", r.data, r.delta from service_activity a join service_revisions r on r.activity = a.id
+    where a.collection = ${collection} and a.item = ${String(key)} and a.action = 'update' order by a.id`;
+}
 
 t.test('a singleton is made once and then changed', async (t) => {
   t.match(item(await send('PATCH', '/items/settings', { label: 'first' })), { label: 'first', theme: 'light' });

@@ -274,9 +274,10 @@ class Chain {
       column.mixed ? sql`coalesce(${present(node, column)}, false)` : null;
     if (!this.#changes(node)) {
       const existingRows = sql`join ${table} on ${same}${join(stays, nothing)}`;
+      const kept = node.writesRelated ? snapshot(node, changed) : nothing;
       if (node.guard || this.#isMatched(node))
-        return sql`select ${commaList(key)} from ${locked} ${alias('i')} ${existingRows}`;
-      return sql`select ${commaList(key)}
+        return sql`select ${commaList(key)}${kept} from ${locked} ${alias('i')} ${existingRows}`;
+      return sql`select ${commaList(key)}${kept}
         from ${input(position)} ${alias('i')} ${existingRows}
         order by ${commaList(inputKey)}${this.#lock(node, alias('t'))}`;
     }
@@ -302,7 +303,7 @@ class Chain {
       if (verb === 'insert') return [{ ...created, rows: written(position) }];
       const changed: Recorded = { action: 'update', collection, rows: written(position), shown: true };
       return [
-        ...(this.#changes(node) ? [changed] : []),
+        ...(this.#changes(node) || node.writesRelated ? [changed] : []),
         ...(verb === 'upsert' ? [{ ...created, rows: alias(`m${position}`) }] : []),
       ];
     });

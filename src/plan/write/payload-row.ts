@@ -15,6 +15,8 @@ export interface Row {
   readonly only: Readonly<Record<'insert' | 'update', Map<string, ColumnValue>>>;
   /** Fields that the caller has something to say about. */
   readonly fields: Set<string>;
+  /** Whether the payload links, writes or removes items that refer to the row. The row then counts as changed. */
+  writesRelated: boolean;
   /** Values of the payload for columns that are not written: parts of a known key, and values that the database makes. */
   claims: Map<string, ColumnValue> | null;
   readonly path: string;

@@ -374,6 +374,7 @@ class PayloadWalker {
     const { row, value, path } = entry;
     if (Array.isArray(value))
       throw invalidPayload(`"${path}" must be an object, a key or null: it is a to-one relation`);
+    row.writesRelated = true;
     const links = this.#childLinks(entry, relation);
     const { target, implied } = links;
     if (isObject(value) && !(value instanceof LinkedItem)) checkImplied(target, value, implied(), path);
@@ -416,6 +417,7 @@ class PayloadWalker {
     const links = this.#childLinks(entry, relation);
     const { target, foreignKey, columns, link, implied, unlinked } = links;
     if (value === null || Array.isArray(value)) {
+      row.writesRelated = true;
       const entries: unknown[] = value ?? [];
       this.#forEachEntry(entries, (child, position) => {
         const at = `${path}.${position}`;
@@ -425,6 +427,7 @@ class PayloadWalker {
       return;
     }
     const { create, update, removed } = stagedLists(value, path);
+    row.writesRelated ||= create.length + update.length + removed.length > 0;
     this.#forEachEntry(create, (entry: unknown, position) => {
       const at = `${path}.create.${position}`;
       if (!isObject(entry)) throw invalidPayload(`"${at}" must be an object`);

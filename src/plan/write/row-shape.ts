@@ -101,8 +101,9 @@ export async function shapeList(
   const keyed = list.rows.some((row) => row.fields.has(singleKey(collection)?.name ?? ''));
   const bringsKeys = list.rows.some((row) => row.key !== null);
   const { conflict } = list;
-  const node = { collection, verb, columns, keyed, bringsKeys, guard, validations, readable, privileges, conflict };
-  return { node, rows };
+  const writesRelated = verb !== 'insert' && list.rows.some((row) => row.writesRelated);
+  const checked = { guard, validations, readable, privileges };
+  return { node: { collection, verb, columns, keyed, bringsKeys, ...checked, conflict, writesRelated }, rows };
 }
 
 /** The cells of a row for the column at the position. */
@@ -210,11 +211,12 @@ export function fieldsOf(rows: readonly Row[], collection: Collection): Field[] 
 
 /** The shape as text: names and flags, no values. */
 export function shapeOfWrite(plan: WritePlan): string {
-  const nodes = plan.nodes.map(({ collection, verb, columns, keyed, bringsKeys, guard, validations, conflict }) => [
+  const nodes = plan.nodes.map(({ collection, verb, columns, guard, validations, conflict, ...node }) => [
     verb,
     collection.name,
-    keyed,
-    bringsKeys,
+    node.keyed,
+    node.bringsKeys,
+    node.writesRelated,
     guard ? [guard.key, guard.perRow] : '',
     validations.length,
     conflict && [conflict.resolution, ...conflict.fields.map(({ name }) => name)],

@@ -91,6 +91,7 @@ export class Rows {
       columnValues: new Map(),
       only,
       fields: new Set(),
+      writesRelated: false,
       claims: null,
       path,
     };
@@ -289,7 +290,7 @@ export class Rows {
       for (const field of this.conflict?.fields ?? []) moveColumnValue(field, row.columnValues, inserted);
     if (verb === 'update' || (verb === 'upsert' && row.fields.size > 0)) this.#applyPresets(row, 'update', changed);
     if (verb !== 'update') this.#applyPresets(row, 'create', inserted);
-    const touched = row.columnValues.size + changed.size > 0;
+    const touched = row.writesRelated || row.columnValues.size + changed.size > 0;
     for (const { field, first, later } of fields) {
       // The service alone says when an item was made and changed.
       if (verb === 'upsert' && (first || later)) row.columnValues.delete(field.name);

@@ -36,6 +36,8 @@ export interface WriteNode {
   readonly privileges: CollectionPrivileges | null;
   /** How items that exist are found where not by their keys. */
   readonly conflict: ConflictTarget | null;
+  /** Whether rows that exist are recorded as changed although none of their columns is: items that refer to them are written. */
+  readonly writesRelated: boolean;
 }
 
 /** Items that have the same values in these fields, which a unique index covers: they are changed, or left alone. */

@@ -19,13 +19,14 @@ export async function createTables(sql: Sql): Promise<void> {
   await sql`create table keyed (id uuid primary key default gen_random_uuid(), label text, extra text)`;
   await sql`create table stamped (
     id uuid primary key, label text, made timestamptz, maker uuid, changed timestamptz, changer uuid, code uuid, secret text)`;
+  await sql`create table marks (id serial primary key, label text, of uuid references stamped)`;
   await sql`create table settings (id serial primary key, label text, theme text default 'light')`;
   await sql`create table nodes (id serial primary key, label text, parent integer references nodes)`;
   await sql`insert into service_collections (collection, singleton) values ('settings', true), ('nodes', false)`;
   await sql`insert into service_fields (collection, field, special) values
     ('kinds', 'words', 'cast-csv'), ('stamped', 'id', 'uuid'), ('stamped', 'made', 'date-created'), ('stamped', 'maker', 'user-created'),
     ('stamped', 'changed', 'date-updated'), ('stamped', 'changer', 'user-updated'), ('stamped', 'code', 'uuid'), ('stamped', 'secret', 'hash')`;
-  await sql`insert into service_relations (many_collection, many_field, one_collection, one_field) values ('nodes', 'parent', 'nodes', 'children')`;
+  await sql`insert into service_relations (many_collection, many_field, one_collection, one_field) values ('nodes', 'parent', 'nodes', 'children'), ('marks', 'of', 'stamped', 'marks')`;
 }
 
 /** What is written, and what the answer shows where that differs. */

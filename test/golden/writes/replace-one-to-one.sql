@@ -44,7 +44,14 @@ with "%i0" as materialized (
   ))
   returning "%t"."id"
 ), "%w0" as (
-  select "%t"."id"
+  select "%t"."id",
+    ((('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":'
+      || coalesce(pg_catalog.to_json("%t"."name")::text, 'null'))
+      || (',"email":' || coalesce(pg_catalog.to_json("%t"."email")::text, 'null')))
+      || ((',"bio":' || coalesce(pg_catalog.to_json("%t"."bio")::text, 'null') || ',"born":'
+        || coalesce(pg_catalog.to_json("%t"."born")::text, 'null'))
+        || (',"score":' || coalesce(pg_catalog.to_json("%t"."score")::text, 'null') || '}')))::json as "%j",
+    '{}'::json as "%d"
   from "%i0" "%i"
   join "public"."authors" "%t" on "%t"."id" operator(pg_catalog.=) "%i".k
   order by "%i".k for no key update of "%t"
@@ -68,6 +75,9 @@ with "%i0" as materialized (
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select pg_catalog.nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (
+    select 'update', 'authors', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w0"
+    union all
     select 'create', 'licences', "id"::text, "%j", coalesce("%d", "%j")
     from "%w1"
     union all

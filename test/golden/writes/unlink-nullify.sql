@@ -11,7 +11,23 @@ with "%i0" as materialized (
   select "%x".parent, "%x".child
   from pg_catalog.json_to_recordset($2::json) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
 ), "%w0" as (
-  select "%t"."id"
+  select "%t"."id",
+    (((('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"title":'
+      || coalesce(pg_catalog.to_json("%t"."title")::text, 'null'))
+      || (',"slug":' || coalesce(pg_catalog.to_json("%t"."slug")::text, 'null')))
+      || (',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null') || ',"status":'
+        || coalesce(pg_catalog.to_json("%t"."status")::text, 'null')))
+      || (((',"views":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."views")), 'null')
+        || coalesce(',"rating":"' || pg_catalog.textin(pg_catalog.numeric_out("%t"."rating")) || '"', ',"rating":null'))
+        || (coalesce(',"published_at":"' || case when pg_catalog.isfinite("%t"."published_at")
+          then pg_catalog.to_char("%t"."published_at" at time zone 'UTC', case
+            when "%t"."published_at" operator(pg_catalog.=) "%t"."published_at"::timestamptz(3)
+            then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end)
+          || case when "%t"."published_at" operator(pg_catalog.<) '0001-01-01 00:00:00+00'::timestamptz then ' BC'
+          else '' end else "%t"."published_at"::text end || '"', ',"published_at":null')))
+        || (',"meta":' || coalesce(pg_catalog.textin(pg_catalog.json_out("%t"."meta")), 'null') || ',"author":'
+          || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."author")), 'null') || '}')))::json as "%j",
+    '{}'::json as "%d"
   from "%i0" "%i"
   join "public"."articles" "%t" on "%t"."id" operator(pg_catalog.=) "%i".k
   order by "%i".k for no key update of "%t"
@@ -48,6 +64,9 @@ with "%i0" as materialized (
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select pg_catalog.nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (
+    select 'update', 'articles', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w0"
+    union all
     select 'update', 'comments', "id"::text, null::json, null::json
     from "%u0"
   ) "%x"
@@ -55,6 +74,11 @@ with "%i0" as materialized (
   insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin)
   select id, action, collection, item, "user", ip, user_agent, origin
   from "%ja", "%jd"
+), "%jc" as (
+  insert into "public"."service_revisions" (activity, collection, item, data, delta)
+  select id, collection, item, data, delta
+  from "%ja"
+  where data is not null
 )
 select pg_catalog.json_build_array(null)::text,
 case
