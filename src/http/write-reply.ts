@@ -59,13 +59,14 @@ function writeWhole({ exchange, reply, head, close }: PendingResponse): Promise<
   return undefined;
 }
 
-/** Ends without the body. With a length uWebSockets would wait for as many bytes before it takes the next request. */
-function endWithLength({ response }: Exchange, length: number, close: boolean): void {
-  if (close) response.endWithoutBody(length, true);
-  else {
-    response.writeHeader('Content-Length', String(length));
-    response.endWithoutBody();
-  }
+/**
+ * Ends without the body. With a length uWebSockets would wait for as many bytes before it takes the next request, and it ends the process
+ * if the handler returns before. So the client closes the connection: the header asks it to.
+ */
+function endWithLength({ response, closes }: Exchange, length: number, close: boolean): void {
+  if (close && !closes) response.writeHeader('Connection', 'close');
+  response.writeHeader('Content-Length', String(length));
+  response.endWithoutBody();
 }
 
 /** A length that is left out must not be named at all: given as undefined it is sent as 2^63, and the connection ends. */
