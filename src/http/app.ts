@@ -205,7 +205,7 @@ function serveExchange(exchange: Exchange, responder: Responder, handle: Handler
   else if (exchange.path.startsWith('/explorer'))
     exchange.encoding = negotiateEncoding(exchange.acceptEncoding, ['brotli']);
   responder.begin();
-  if (exchange.ambiguous) {
+  if (exchange.ambiguity !== '') {
     responder.refuseAmbiguous(exchange);
     return;
   }
@@ -355,7 +355,8 @@ class Responder implements ServerHooks {
   /** Answers a request that was not begun, as that of a WebSocket. */
   refuse(exchange: Exchange, error: unknown): void {
     this.begin();
-    this.respondError(exchange, error);
+    if (exchange.ambiguity === '') this.respondError(exchange, error);
+    else this.refuseAmbiguous(exchange);
   }
 
   openResponse(exchange: Exchange, reply: Reply, listener: OpenListener): OpenResponse {
@@ -367,13 +368,20 @@ class Responder implements ServerHooks {
   /**
    * Answered at once, before the parser takes what follows for another request. A response that is smaller than the buffer of
    * uWebSockets (16 kB) stays there until all that has arrived was parsed. More goes to the socket, which is then closed: so the
-   * body ends with spaces.
+   * body ends with spaces. A response to HEAD has no body. It leaves a turn later, when uWebSockets has closed the connection if
+   * something followed.
    */
   refuseAmbiguous(exchange: Exchange): void {
-    const refused = errorReply(invalidPayload('The request has several Content-Length headers that differ'));
-    const reply = { ...refused, body: String(refused.body).padEnd(UWS_BUFFER_BYTES, ' ') };
-    void writeBody({ exchange, reply, head: headOf(exchange, reply, [], true), close: true });
-    this.#done(exchange);
+    const refused = errorReply(invalidPayload(`The request ${exchange.ambiguity}`));
+    const send = (reply: Reply): void => {
+      void writeBody({ exchange, reply, head: headOf(exchange, reply, [], true), close: true });
+      this.#done(exchange);
+    };
+    if (exchange.method !== 'HEAD') send({ ...refused, body: String(refused.body).padEnd(UWS_BUFFER_BYTES, ' ') });
+    else {
+      if (exchange.isCorked) exchange.outlive();
+      setImmediate(() => send({ ...refused, body: produceNothing }));
+    }
   }
 
   /** Resolves when the last request is answered, or after the given time. */
@@ -465,3 +473,5 @@ function listenerOf({ onRequest, observe }: HttpOptions, isLogged: boolean): Req
 const NO_HEADERS: HeaderList = [];
 
 const UWS_BUFFER_BYTES = 20_000;
+
+const produceNothing = (): Promise<void> => Promise.resolve();

@@ -12,6 +12,7 @@ import type { Config } from '../config/config.js';
 import { laterPosition } from '../engine/consistency.js';
 import { STAGES, type Stage } from '../engine/stages.js';
 import { type ClientAddressResolver, peerOf } from './client-address.js';
+import { type Framing, noteFraming } from './framing.js';
 import type { ServerRequest, ServerResponse } from './memory-socket.js';
 import type { EdgeNames, OpenListener, OpenResponse, Outcome, Reply } from './reply.js';
 import { requestId } from './request-id.js';
@@ -104,8 +105,8 @@ export class Exchange {
   aborted = false;
   /** Whether the handler of uWebSockets runs, which sends all that is written until it returns at once. */
   isCorked = true;
-  /** The request gives two lengths of its body: proxies may disagree on where the next one begins. */
-  readonly ambiguous: boolean;
+  /** Why its end or its host is not certain: proxies may disagree on where the next request begins. '' for almost all requests. */
+  readonly ambiguity: string;
   /** The client asked to close the connection after the response, which uWebSockets does. */
   readonly closes: boolean;
   /** The rest of the body is not read: the connection ends with the response. */
@@ -170,7 +171,7 @@ export class Exchange {
     this.#forwardedProtocol = read.forwardedProtocol;
     this.acceptEncoding = read.acceptEncoding;
     this.closes = read.connection.length === CLOSE_LENGTH;
-    this.ambiguous = read.hasTwoLengths;
+    this.ambiguity = read.ambiguity;
     this.id = requestId(read.requestId);
   }
 
@@ -393,11 +394,9 @@ const CLOSE_LENGTH = 'close'.length;
 type Writable<Type> = { -readonly [Name in keyof Type]: Type[Name] };
 
 /** All headers of a request that the service knows. If a header is repeated, the first one counts. */
-interface ReadHeaders extends Writable<Headers> {
+interface ReadHeaders extends Writable<Headers>, Framing {
   acceptEncoding: string;
   connection: string;
-  contentLength: string;
-  hasTwoLengths: boolean;
   requestId: string;
   forwarded: string;
   forwardedProtocol: string;
@@ -434,8 +433,10 @@ function readHeaders(
     fetchSite: '',
     acceptEncoding: '',
     connection: '',
-    contentLength: '',
-    hasTwoLengths: false,
+    contentLength: null,
+    transferEncoding: null,
+    hasHost: false,
+    ambiguity: '',
     requestId: '',
     forwarded: '',
     forwardedProtocol: '',
@@ -463,7 +464,7 @@ function forgetHeadersOfWrites(read: ReadHeaders, { answersOrigins }: ServerHook
 let target: ReadHeaders;
 let forwardedName = '';
 
-const FIELDS: ReadonlyMap<string, Exclude<keyof ReadHeaders, 'hasTwoLengths'>> = new Map([
+const FIELDS: ReadonlyMap<string, Exclude<keyof ReadHeaders, keyof Framing>> = new Map([
   ['authorization', 'authorization'],
   ['lateral-view-as', 'viewAs'],
   ['accept', 'accept'],
@@ -494,10 +495,7 @@ const FIELDS: ReadonlyMap<string, Exclude<keyof ReadHeaders, 'hasTwoLengths'>> =
 function readHeader(name: string, value: string): void {
   const field = FIELDS.get(name);
   if (field !== undefined && target[field] === '') target[field] = value;
-  if (name === 'content-length') {
-    if (target.contentLength !== '' && target.contentLength !== value) target.hasTwoLengths = true;
-    target.contentLength ||= value;
-  }
+  if (name === 'host' || name === 'content-length' || name === 'transfer-encoding') noteFraming(target, name, value);
   if (forwardedName === '') return;
   if (name === forwardedName && target.forwarded === '') target.forwarded = value;
   if (name === 'x-forwarded-proto' && target.forwardedProtocol === '') target.forwardedProtocol = value;

@@ -71,10 +71,12 @@ export class KeptReplies {
   /** Filled by `#readHeader`. */
   readonly #headers: string[] = [];
   #count = 0;
+  #hosts = 0;
   #requestId = '';
   readonly #readHeader = (name: string, value: string): void => {
     if (IGNORED.has(name)) {
-      if (name === 'x-request-id') this.#requestId ||= value;
+      if (name === 'host') this.#hosts++;
+      else if (name === 'x-request-id') this.#requestId ||= value;
     } else if (name !== 'connection' || value !== 'keep-alive') {
       this.#headers[this.#count++] = name;
       this.#headers[this.#count++] = value;
@@ -92,8 +94,11 @@ export class KeptReplies {
     const found = this.#byPath.get(path)?.get(request.getQuery() ?? '');
     if (found === undefined) return null;
     this.#count = 0;
+    this.#hosts = 0;
     this.#requestId = '';
     request.forEach(this.#readHeader);
+    // With several hosts it is refused.
+    if (this.#hosts > 1) return null;
     const reply = this.#find(found);
     if (reply === null) return this.#headers.slice(0, this.#count);
     const { answer, caller, seen } = reply;

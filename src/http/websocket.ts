@@ -3,7 +3,7 @@
  * token and cookies are read as those of any other.
  */
 import type { HttpRequest, HttpResponse, TemplatedApp, us_socket_context_t, WebSocket } from 'uWebSockets.js';
-import { forbidden, type ServiceError } from '../base/errors.js';
+import { forbidden, invalidPayload, type ServiceError } from '../base/errors.js';
 import type { Config } from '../config/config.js';
 import { originTest } from './cors.js';
 import { Exchange, type ServerHooks } from './exchange.js';
@@ -185,6 +185,7 @@ function createUpgrade(protocol: SocketProtocol, options: SocketOptions, open: {
     };
     open.count++;
     try {
+      if (exchange.ambiguity !== '') throw invalidPayload(`The request ${exchange.ambiguity}`);
       admit();
       await limit?.(client.address);
       if (protocol.connections !== null && open.count > protocol.connections)

@@ -144,6 +144,82 @@ t.test('two lengths of one body are refused, and nothing behind them is read', a
   );
 });
 
+t.test('a request whose end or host is not certain is refused, and nothing behind it is read', async (t) => {
+  const inner = 'GET /server/ping HTTP/1.1\r\nHost: a\r\n\r\n';
+  const body = '{"name":"no"}';
+  const chunks = `${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`;
+  const head = (method: string, path: string, ...lines: readonly string[]): string =>
+    `${[
+      `${method} ${path} HTTP/1.1`,
+      'Host: a',
+      `Authorization: Bearer ${ADMIN_TOKEN}`,
+      'Content-Type: application/json',
+      ...lines,
+    ].join('\r\n')}\r\n\r\n`;
+  const codings = ['xchunked', 'identity', 'cow', 'gzip, chunked', 'chunked, gzip', 'chunked;q=1', '"chunked"', ''];
+  const framings: Readonly<Record<string, readonly string[]>> = {
+    ...Object.fromEntries(codings.map((coding) => [`"${coding}"`, [`Transfer-Encoding: ${coding}`]])),
+    'two codings': ['Transfer-Encoding: chunked', 'Transfer-Encoding: identity'],
+    'a coding twice': ['Transfer-Encoding: chunked', 'Transfer-Encoding: chunked'],
+    'the first coding is empty': ['Transfer-Encoding:', 'Transfer-Encoding: chunked'],
+    'an empty coding and a length': ['Transfer-Encoding:', `Content-Length: ${body.length}`],
+    'an empty length and a coding': ['Content-Length:', 'Transfer-Encoding: chunked'],
+    'an empty length': ['Content-Length:'],
+    'an empty length and another': ['Content-Length:', `Content-Length: ${body.length}`],
+    'a length and a coding': [`Content-Length: ${chunks.length}`, 'Transfer-Encoding: chunked'],
+    'another host': ['Transfer-Encoding: chunked', 'Host: b'],
+    'the host twice': ['Transfer-Encoding: chunked', 'host: a'],
+    'an empty second host': ['Transfer-Encoding: chunked', 'Host:'],
+  };
+  const refused = async (pieces: readonly string[], name: string): Promise<void> => {
+    // Resolves when the connection is closed.
+    const answer = await sendRaw(service, pieces);
+    t.match(answer, /^HTTP\/1\.1 400 Bad Request\r\n/, name);
+    t.match(answer, /^connection: close\r$/im, name);
+    t.equal(answer.split('HTTP/1.1 ').length, 2, `${name}: one answer`);
+    t.notMatch(answer, /pong/, name);
+  };
+  for (const [name, lines] of Object.entries(framings)) {
+    await refused([head('PATCH', '/items/tags/3', ...lines) + chunks + inner], name);
+    await refused([head('PATCH', '/items/tags/3', ...lines), chunks, inner], `${name}, in pieces`);
+    await refused([head('GET', '/items/tags/3', ...lines) + inner], `${name}, a read`);
+    await refused([head('HEAD', '/items/tags/3', ...lines)], `${name}, only the head`);
+    const cut = await sendRaw(service, [head('HEAD', '/server/ping', ...lines) + inner]);
+    t.notMatch(cut, /pong|200 OK/, `${name}, only the head, with another request behind it`);
+    const upgrade = ['Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=='];
+    await refused(
+      [head('GET', '/websocket', ...upgrade, 'Sec-WebSocket-Version: 13', ...lines) + inner],
+      `${name}, a socket`,
+    );
+  }
+  const [row] = await sql`select name from tags where id = 3`;
+  t.not(row?.['name'], 'no', 'nothing was written');
+  for (const coding of ['chunked', 'Chunked', '\tchunked ']) {
+    const whole = head('PATCH', '/items/tags/3', `Transfer-Encoding: ${coding}`, 'Connection: close') + chunks;
+    t.match(await sendRaw(service, [whole]), /^HTTP\/1\.1 200 OK/, `"${coding}"`);
+  }
+});
+
+t.test('the head of an answer that ends its connection has the length of the body', async (t) => {
+  const draining = await startTestService({ databaseUrl, DRAIN_DELAY: '400ms' });
+  const head = 'HEAD /server/ping HTTP/1.1\r\nHost: a\r\n\r\n';
+  const open = sendRaw(draining, [head], (received) => received.includes('\r\n\r\n'));
+  t.match(await open, /^content-length: 4\r$/im);
+  const stopped = draining.stop();
+  const last = await sendRaw(draining, [head], (received) => received.includes('\r\n\r\n'));
+  t.match(last, /^HTTP\/1\.1 200 OK\r\n/);
+  t.match(last, /^content-length: 4\r$/im);
+  t.match(last, /^connection: close\r$/im);
+  await stopped;
+});
+
+t.test('a read that is answered from memory has one host', async (t) => {
+  const head = (host: string): string => `GET /server/ping HTTP/1.1\r\nHost: a\r\n${host}\r\n`;
+  const pong = (answer: string): boolean => answer.endsWith('pong');
+  for (let turn = 0; turn < 3; turn++) t.match(await sendRaw(service, [head('')], pong), /^HTTP\/1\.1 200 OK/);
+  t.match(await sendRaw(service, [head('Host: b\r\n')], pong), /^HTTP\/1\.1 400 /);
+});
+
 t.test('a connection that was idle for less than that is still there', async (t) => {
   t.equal(await idle, 2);
 });
