@@ -282,6 +282,46 @@ t.test('of one kind, and of one item; a second one with the same name takes the 
   t.strictSame(events(socket), []);
 });
 
+t.test('changes that are read together, sent to subscribers to one kind of change', async (t) => {
+  const socket = await signedIn();
+  const subscribe = { type: 'subscribe', collection: 'authors', query: { fields: ['id', 'name'] } };
+  await sql`insert into authors (id, name) values (712, 'old')`;
+  for (const event of ['create', 'update'] as const)
+    t.match(await socket.ask({ ...subscribe, event, uid: event }), { event: 'init' });
+  await sql.begin(async (sql) => {
+    await sql`insert into authors (id, name) values (710, 'a'), (711, 'gone')`;
+    await sql`update authors set name = name || '2' where id in (710, 711)`;
+    await sql`delete from authors where id in (711, 712)`;
+    await sql`insert into authors (id, name) values (712, 'new')`;
+  });
+  const changed = [
+    { id: 710, name: 'a2' },
+    { id: 712, name: 'new' },
+  ];
+  const byKey = ({ data }: { readonly data?: unknown }): unknown =>
+    (data as { id: number }[]).toSorted((one, other) => one.id - other.id);
+  t.strictSame(byKey(await socket.next(({ event, uid }) => event === 'create' && uid === 'create')), changed);
+  t.strictSame(byKey(await socket.next(({ event, uid }) => event === 'update' && uid === 'update')), changed);
+  t.strictSame(events(socket), []);
+  await sql`delete from authors where id in (710, 712)`;
+});
+
+t.test('a message for each new item, as in Directus', async (t) => {
+  const socket = new MessageSocket(await startTestService({ databaseUrl: url, DIRECTUS_COMPATIBILITY: 'true' }));
+  t.teardown(() => socket.close());
+  await socket.opened();
+  await socket.signIn(ADMIN_TOKEN);
+  const subscribe = { type: 'subscribe', collection: 'authors', event: 'create', query: { fields: ['id'] } };
+  t.match(await socket.ask({ ...subscribe, uid: 's' }), { event: 'init' });
+  await sql`insert into authors (id, name) values (720, 'a'), (721, 'b'), (722, 'c')`;
+  for (const id of [720, 721, 722])
+    t.match(await socket.next(({ event }) => event === 'create'), { data: [{ id }], uid: 's' });
+  await sql`insert into authors (id, name) select id, 'd' from generate_series(730, 829) id`;
+  const { data } = await socket.next(({ event }) => event === 'create');
+  t.equal((data as unknown[]).length, 100, 'many at once share a message');
+  await sql`delete from authors where id >= 720`;
+});
+
 t.test('keys of several columns', async (t) => {
   const socket = await signedIn();
   t.match(await socket.ask({ type: 'subscribe', collection: 'lines', uid: 'l' }), { event: 'init', data: [] });

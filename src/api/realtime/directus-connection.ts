@@ -316,7 +316,7 @@ export async function subscribeTo(
   message: Input,
   client: SubscribedClient,
   connection: Speaker,
-  { live, limits: given }: WebsocketServices,
+  { live, limits: given, config }: WebsocketServices,
 ): Promise<EventHandle> {
   const { collection, query, change, item } = readSubscription(message);
   const limits = wholeAnswers(given);
@@ -338,7 +338,8 @@ export async function subscribeTo(
       return parseSearch(collection, { query: keys }, '', wholeAnswers({ ...given, pageSize: null }));
     },
   };
-  const listener = new SocketListener(connection, client, item !== null, live);
+  const shape = { isItem: item !== null, isEach: config.DIRECTUS_COMPATIBILITY };
+  const listener = new SocketListener(connection, client, shape, live);
   const handle = await live.events.subscribe(source, listener, (error) => listener.end(error));
   return {
     close: () => {
@@ -374,6 +375,13 @@ function readSubscription({ collection, event, item, query }: Input): Subscripti
   return { collection, query: read, change, item: key === null ? null : String(key) };
 }
 
+interface EventShape {
+  /** Whether the data of an event is the item, or else a list. */
+  readonly isItem: boolean;
+  /** Whether each new item has a message of its own, as in Directus. */
+  readonly isEach: boolean;
+}
+
 class SocketListener implements EventListener, EventOwner {
   readonly #tail: string;
   #hasLost = false;
@@ -381,7 +389,7 @@ class SocketListener implements EventListener, EventOwner {
   constructor(
     private readonly connection: Speaker,
     private readonly client: SubscribedClient,
-    private readonly isItem: boolean,
+    private readonly shape: EventShape,
     private readonly rights: Rights,
   ) {
     this.#tail = client.name === null ? '}' : `,"uid":${JSON.stringify(client.name)}}`;
@@ -422,8 +430,19 @@ class SocketListener implements EventListener, EventOwner {
   }
 
   changed({ change, keys, items }: ChangedItems): void {
-    const data = change === 'delete' ? this.#keys(keys) : this.#items(items);
+    if (change === 'delete') this.#event(change, this.#keys(keys));
+    else if (change === 'create' && this.#sendsEach(items)) for (const item of items) this.#event(change, `[${item}]`);
+    else this.#event(change, this.#items(items));
+  }
+
+  #event(change: Change, data: string): void {
     this.connection.outbox.event(`{"type":"subscription","event":"${change}","data":${data}${this.#tail}`, this);
+  }
+
+  /** Many messages that wait would delay everything after them, and too many end the connection: then the items share one. */
+  #sendsEach(items: readonly Buffer[]): boolean {
+    const characters = items.reduce((sum, { length }) => sum + length + this.#tail.length, 0);
+    return this.shape.isEach && items.length > 1 && this.connection.outbox.hasRoom(items.length, characters);
   }
 
   end(error: unknown): void {
@@ -433,10 +452,10 @@ class SocketListener implements EventListener, EventOwner {
   }
 
   #keys(keys: readonly string[]): string {
-    return this.isItem ? JSON.stringify(keys[0]) : JSON.stringify(keys);
+    return this.shape.isItem ? JSON.stringify(keys[0]) : JSON.stringify(keys);
   }
 
   #items(items: readonly Buffer[]): string {
-    return this.isItem ? String(items[0]) : `[${items.join()}]`;
+    return this.shape.isItem ? String(items[0]) : `[${items.join()}]`;
   }
 }

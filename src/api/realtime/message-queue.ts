@@ -51,6 +51,11 @@ export class SocketOutbox {
     return this.#waiting.length < MAX_WAITING && !this.isFull && !isSlow;
   }
 
+  /** Whether so many more events, of so many characters in all, are taken without a limit being reached. */
+  hasRoom(events: number, characters: number): boolean {
+    return this.#waiting.length + events <= MAX_WAITING && this.#characters + characters <= MAX_CHARACTERS / 2;
+  }
+
   /** Calls back if the client has caught up: uWebSockets does not report every buffer that has emptied. */
   resume(): void {
     if (!this.#isHeld || this.socket.isSlow) return;

@@ -26,7 +26,7 @@ import {
   EventSubscriber,
 } from './event-subscriber.js';
 import { Semaphore } from './semaphore.js';
-import { CHANGES, type Change, type RowChange, TableLog } from './table-log.js';
+import { CHANGES, type Change, eventOf, type RowChange, TableLog } from './table-log.js';
 import { MAX_VISIBLE_KEYS } from './visible-keys.js';
 
 /** Milliseconds until a read is tried again after a temporary failure. */
@@ -320,20 +320,25 @@ export class LiveEvents implements EventEngine {
       // Items that were read under former rights are not sent; they are read again.
       if (!isValid(subscriber, group)) continue;
       subscriber.offset = end;
-      for (const change of CHANGES) this.#send(subscriber, change, { changes, items, known });
+      this.#send(subscriber, { changes, items, known });
     }
   }
 
-  #send(subscriber: EventSubscriber, change: Change, { changes, items, known }: ReadChanges): void {
-    const keys: string[] = [];
+  #send({ keys, source, listener }: EventSubscriber, { changes, items, known }: ReadChanges): void {
+    const events: Record<Change, string[]> = { create: [], update: [], delete: [] };
     for (const [key, each] of changes) {
-      if (each.change !== change) continue;
-      if (change !== 'delete') subscriber.keys.remember(key, items.has(key), change, known);
-      if (change === 'delete' ? subscriber.keys.delete(key, each.xid) : items.has(key)) keys.push(key);
+      const { change } = each;
+      if (change !== 'delete') keys.remember(key, items.has(key), change, known);
+      const isShown = change === 'delete' ? keys.delete(key, each.xid) : items.has(key);
+      const event = isShown ? eventOf(each, source.change) : null;
+      if (event !== null) events[event].push(key);
     }
-    if (keys.length === 0 || (subscriber.source.change !== null && subscriber.source.change !== change)) return;
-    this.services.stats.sent++;
-    subscriber.listener.changed({ change, keys, items: keys.flatMap((key) => items.get(key) ?? []) });
+    for (const change of CHANGES) {
+      if (events[change].length === 0) continue;
+      this.services.stats.sent++;
+      const changed = events[change].flatMap((key) => items.get(key) ?? []);
+      listener.changed({ change, keys: events[change], items: changed });
+    }
   }
 }
 

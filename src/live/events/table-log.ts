@@ -11,6 +11,8 @@ export type Change = (typeof CHANGES)[number];
 /** The changes of a row, joined to one. */
 export interface RowChange {
   readonly change: Change;
+  /** Another kind of change that is joined in it, for subscribers to that kind alone. */
+  readonly also: Change | null;
   /** The last transaction that changed it. */
   readonly xid: number;
 }
@@ -83,9 +85,9 @@ export class TableLog<Reader> {
     const changes = new Map<string, RowChange>();
     for (const { key, change, xid } of this.#entries.slice(offset - this.#first)) {
       if (isKnown(xid)) continue;
-      const joined = joinChanges(changes.get(key)?.change, change);
+      const joined = joinChanges(changes.get(key), change);
       if (joined === null) changes.delete(key);
-      else changes.set(key, { change: joined, xid });
+      else changes.set(key, { ...joined, xid });
     }
     return changes;
   }
@@ -105,9 +107,15 @@ export class TableLog<Reader> {
 }
 
 /** Returns null for a row that was created and deleted. */
-function joinChanges(before: Change | undefined, change: Change): Change | null {
-  if (before === 'create') return change === 'delete' ? null : 'create';
-  return before === 'delete' && change === 'create' ? 'update' : change;
+function joinChanges(before: RowChange | undefined, change: Change): Omit<RowChange, 'xid'> | null {
+  if (before?.change === 'create') return change === 'delete' ? null : { change: 'create', also: 'update' };
+  if (before?.change === 'delete' && change === 'create') return { change: 'update', also: 'create' };
+  return { change, also: change === 'update' ? (before?.also ?? null) : null };
+}
+
+/** The event that the change is for a subscriber to one kind of change, or to all of them; null if it is none. */
+export function eventOf({ change, also }: RowChange, wanted: Change | null): Change | null {
+  return wanted === null || wanted === change || wanted === also ? (wanted ?? change) : null;
 }
 
 export function keyIn(row: LoggedRow | null, columns: readonly number[]): string | null {
