@@ -14,18 +14,18 @@ import {
 } from 'graphql';
 import { isObject } from '../base/exact-json.js';
 import { propertiesOf } from '../base/narrow.js';
-import { isKey, keyNames } from '../mirror/item-key.js';
+import { isKey } from '../mirror/item-key.js';
 import { type Collection, type Field, isRequired } from '../mirror/model.js';
 import type { Query } from '../request/ast.js';
 import type { ParseContext, ValueList } from '../request/parse-context.js';
 import { parseQuery } from '../request/query-parameters.js';
 import { operatorsOf, UPDATE_OPERATORS, type UpdateOperator } from '../request/update-operators.js';
 import { valueTypeOf } from './common.js';
-import { filterBindingOf, operatorExtensions, STAGED } from './field-binding.js';
+import { extend, filterBindingOf, operatorExtensions, STAGED } from './field-binding.js';
 import { descriptionOf } from './item-types.js';
 import { ID_SCALAR, JSON_SCALAR } from './scalars.js';
 import type { SchemaAccess } from './schema-access.js';
-import { expressibleFields, isExpressible, type OperandKind, type TypeNames } from './schema-names.js';
+import { isExpressible, type OperandKind, type TypeNames, writtenName } from './schema-names.js';
 
 export type Arguments = Readonly<Record<string, unknown>>;
 
@@ -69,7 +69,7 @@ function parseFilterArgument(value: unknown, input: GraphQLInputType): unknown {
     const binding = filterBindingOf(field);
     if (binding?.kind === 'functions') {
       for (const [name, condition] of Object.entries(propertiesOf(inner)))
-        filter[`${name}(${binding.field})`] = condition;
+        filter[`${name}(${writtenName(binding.field)})`] = condition;
     } else filter[binding ? binding.key : key] = parseFilterArgument(inner, field.type);
   }
   return filter;
@@ -132,7 +132,8 @@ export class InputTypes {
         ? null
         : new GraphQLInputObjectType({
             name,
-            fields: () => Object.fromEntries(fields.map((field) => [field.name, { type: valueTypeOf(field).type }])),
+            fields: () =>
+              Object.fromEntries(fields.map((field) => this.#input(collection, field, valueTypeOf(field).type))),
           });
     this.#known.set(name, type);
     if (type) this.made.set(name, type);
@@ -177,7 +178,7 @@ export class InputTypes {
   #writable(collection: Collection, action: Action): Field[] {
     const allowed = this.access.writable(collection, action);
     if (!allowed) return [];
-    return expressibleFields(collection).filter(
+    return [...collection.fields.values()].filter(
       (field) => !field.column?.is_generated && (allowed === 'all' || allowed.has(field.name)),
     );
   }
@@ -185,17 +186,24 @@ export class InputTypes {
   #fields(collection: Collection, actions: readonly Action[], strict: boolean): Fields {
     const fields: Fields = {};
     // The key names the item, whether or not it may be written.
-    if (!strict) for (const name of keyNames(collection)) fields[name] = { type: ID_SCALAR };
+    if (!strict)
+      for (const field of collection.key) {
+        const [name, config] = this.#input(collection, field, ID_SCALAR);
+        fields[name] = config;
+      }
     for (const field of new Set(actions.flatMap((action) => this.#writable(collection, action)))) {
       const type = this.#type(field);
       if (!type) continue;
       const required = strict && isRequired(field) && !field.relation;
-      fields[field.name] = {
-        type: required ? new GraphQLNonNull(type) : type,
-        description: descriptionOf(field.meta?.['note'] ?? field.column?.comment),
-      };
+      const [name, config] = this.#input(collection, field, required ? new GraphQLNonNull(type) : type);
+      fields[name] = { ...config, description: descriptionOf(field.meta?.['note'] ?? field.column?.comment) };
     }
     return fields;
+  }
+
+  #input(collection: Collection, { name: field }: Field, type: GraphQLInputType): [string, GraphQLInputFieldConfig] {
+    const name = this.names.field(collection, field);
+    return [name, name === field ? { type } : { type, extensions: extend({ kind: 'input', field }) }];
   }
 
   #type(field: Field): GraphQLInputType | null {

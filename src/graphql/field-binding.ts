@@ -38,6 +38,12 @@ type FilterBinding =
   /** `date_func: {year: ...}` is `year(date): ...`. */
   | { readonly kind: 'functions'; readonly field: string };
 
+/** A field of a payload with another name than the collection's. */
+interface InputBinding {
+  readonly kind: 'input';
+  readonly field: string;
+}
+
 /** Root fields. */
 export type RootBinding =
   | { readonly kind: 'list' | 'singleton' | 'aggregated' | 'mutated'; readonly collection: string }
@@ -92,7 +98,7 @@ function extensionOf<Binding>({ extensions }: { readonly extensions: object }): 
 }
 
 /** Without a prototype: graphql-js would copy the object otherwise, once per field. */
-export function extend(binding: FieldBinding | FilterBinding | RootBinding): Record<string, unknown> {
+export function extend(binding: FieldBinding | FilterBinding | InputBinding | RootBinding): Record<string, unknown> {
   const extensions: Record<string, unknown> = Object.create(null);
   extensions[KEY] = binding;
   return extensions;
@@ -108,6 +114,12 @@ export function rootBindingOf(field: GraphQLField<unknown, unknown>): RootBindin
 
 export function filterBindingOf(field: GraphQLInputField): FilterBinding | undefined {
   return extensionOf(field);
+}
+
+/** The collection's name of a field that a payload names so. */
+export function writtenField({ name, extensions }: GraphQLInputField): string {
+  const binding = extensionOf<Partial<InputBinding> | undefined>({ extensions });
+  return binding?.kind === 'input' && binding.field !== undefined ? binding.field : name;
 }
 
 /** The collection that a type shows. */

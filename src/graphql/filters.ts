@@ -1,10 +1,11 @@
 /** Collections → input types of filters. They contain only readable fields, so that filters cannot reveal hidden values. */
 import { type GraphQLInputFieldConfig, GraphQLInputObjectType, GraphQLList, type GraphQLNamedType } from 'graphql';
 import type { Collection, Field } from '../mirror/model.js';
+import { quoteName } from '../request/expression.js';
 import { functionsOf, ID_OPERATORS, operatorsOf } from './common.js';
 import { extend } from './field-binding.js';
 import type { SchemaAccess } from './schema-access.js';
-import { isExpressible, readableFields, type TypeNames } from './schema-names.js';
+import { isExpressible, isName, readableFields, type TypeNames, writtenName } from './schema-names.js';
 
 type Fields = Record<string, GraphQLInputFieldConfig>;
 
@@ -65,7 +66,7 @@ export class FilterTypes {
     for (const field of readableFields(collection)) {
       this.#addField(fields, collection, field);
       const functions = functionsOf(field);
-      const name = `${field.name}_func`;
+      const name = `${this.names.field(collection, field.name)}_func`;
       if (functions && !collection.fields.has(name) && this.#leads(field))
         fields[name] = { type: functions.filter, extensions: extend({ kind: 'functions', field: field.name }) };
     }
@@ -75,32 +76,38 @@ export class FilterTypes {
 
   #addField(fields: Fields, collection: Collection, field: Field): void {
     const { relation } = field;
+    const shown = this.names.field(collection, field.name);
+    const add = (type: GraphQLInputObjectType): void => {
+      const isOwn = shown === field.name;
+      fields[shown] = isOwn ? { type } : { type, extensions: extend({ kind: 'key', key: writtenName(field.name) }) };
+    };
     if (relation?.kind === 'one-to-many') {
-      if (this.#collection(relation.manyCollection))
-        fields[field.name] = { type: this.quantified(relation.manyCollection) };
+      if (this.#collection(relation.manyCollection)) add(this.quantified(relation.manyCollection));
       return;
     }
     if (relation?.kind === 'one-to-one') {
-      if (this.#collection(relation.manyCollection))
-        fields[field.name] = { type: this.filter(relation.manyCollection) };
+      if (this.#collection(relation.manyCollection)) add(this.filter(relation.manyCollection));
       return;
     }
     if (relation?.kind === 'many-to-one' && this.#collection(relation.oneCollection)) {
       const { oneCollection } = relation;
-      fields[field.name] = { type: field.column ? this.filter(oneCollection) : this.reference(oneCollection) };
+      add(field.column ? this.filter(oneCollection) : this.reference(oneCollection));
       return;
     }
     if (relation?.kind === 'many-to-any') {
       for (const target of relation.allowedCollections) {
-        const name = `${field.name}__${this.names.item(target)}`;
+        const name = `${shown}__${this.names.item(target)}`;
         if (this.#collection(target) && !collection.fields.has(name))
           fields[name] = {
             type: this.filter(target),
-            extensions: extend({ kind: 'key', key: `${field.name}:${target}` }),
+            extensions: extend({
+              kind: 'key',
+              key: isName(field.name) ? `${field.name}:${target}` : quoteName(`${field.name}:${target}`),
+            }),
           };
       }
     }
-    if (field.column) fields[field.name] = { type: operatorsOf(field) };
+    if (field.column) add(operatorsOf(field));
   }
 
   #leads({ relation }: Field): boolean {

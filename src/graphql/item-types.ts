@@ -21,7 +21,7 @@ import { extend, typeExtensions } from './field-binding.js';
 import type { FilterTypes } from './filters.js';
 import { BIG_INT_SCALAR, FLOAT_SCALAR, ID_SCALAR, INT_SCALAR, JSON_SCALAR } from './scalars.js';
 import type { SchemaAccess } from './schema-access.js';
-import { isExpressible, readableFields, type TypeNames } from './schema-names.js';
+import { isExpressible, otherFieldNames, readableFields, type TypeNames } from './schema-names.js';
 
 /** The field with the entity tag of an item's row. */
 const ETAG = '_etag';
@@ -71,9 +71,13 @@ export class ObjectTypes {
     const type = this.names.of('result', name);
     const known = this.#known(type);
     if (known) return known;
+    const names = otherFieldNames(collection);
     const fields = readableFields(collection).map((field): [string, FieldConfig] => {
       const { type: shown, as } = valueTypeOf(field);
-      return [field.name, { type: shown, extensions: extend({ kind: 'value', field: field.name, as }) }];
+      return [
+        names.get(field.name) ?? field.name,
+        { type: shown, extensions: extend({ kind: 'value', field: field.name, as }) },
+      ];
     });
     return fields.length > 0 ? this.#make({ name: type, fields: Object.fromEntries(fields) }) : null;
   }
@@ -118,7 +122,10 @@ export class ObjectTypes {
         ? null
         : this.#make({
             name: this.names.of(`aggregated ${suffix}`, collection.name),
-            fields: () => Object.fromEntries(of.map((field) => [field.name, aggregateField(field, type(field))])),
+            fields: () =>
+              Object.fromEntries(
+                of.map((field) => [this.names.field(collection, field.name), aggregateField(field, type(field))]),
+              ),
           });
     const functions = (names: readonly AggregateFunction[], type: GraphQLObjectType | null): Fields =>
       type ? Object.fromEntries(names.map((name) => [name, functionField(name, type)])) : {};
@@ -140,11 +147,12 @@ export class ObjectTypes {
   #fields(collection: Collection): Fields {
     const fields: Fields = {};
     for (const field of readableFields(collection)) {
+      const name = this.names.field(collection, field.name);
       const config = this.#related(collection, field) ?? this.#value(collection, field);
       if (config)
-        fields[field.name] = { ...config, description: descriptionOf(field.meta?.['note'] ?? field.column?.comment) };
+        fields[name] = { ...config, description: descriptionOf(field.meta?.['note'] ?? field.column?.comment) };
       const functions = this.#functions(collection, field);
-      if (functions) fields[`${field.name}_func`] = functions;
+      if (functions) fields[`${name}_func`] = functions;
     }
     // A field of the collection has the name first.
     if (isTagged(collection)) fields[ETAG] ??= { type: GraphQLString, extensions: extend({ kind: 'tag' }) };

@@ -12,7 +12,7 @@ import { type IfMatch, parseIfMatch, requireObject, type WriteRequest } from '..
 import { type Arguments, parseQueryArguments } from './arguments.js';
 import { parseCall } from './calls.js';
 import { FieldFailure, withPosition } from './failure.js';
-import { isStaged, objectTypeOf, operatorOf, type RootBinding, rootBindingOf } from './field-binding.js';
+import { isStaged, objectTypeOf, operatorOf, type RootBinding, rootBindingOf, writtenField } from './field-binding.js';
 import type { MutationStep, ParsedMutationDocument } from './parsed-document.js';
 import {
   argumentsOf,
@@ -135,7 +135,10 @@ function itemOf(selected: DefinedRoot, args: Arguments): Input {
 
 /** Values and operators. A field may have one of them. */
 function changesOf(selected: DefinedRoot, args: Arguments): Input {
-  const operated = UPDATE_OPERATORS.flatMap((operator) => operatedBy(operator, args[operator]));
+  const operated = UPDATE_OPERATORS.flatMap((operator) => {
+    const argument = selected.field.args.find(({ name }) => name === operator);
+    return argument ? operatedBy(operator, args[operator], argument.type) : [];
+  });
   const isMissing = (args['data'] ?? null) === null;
   if (operated.length === 0 && isMissing)
     throw invalidPayload(`"data" is required, or one of ${UPDATE_OPERATORS.join(', ')}`);
@@ -158,8 +161,17 @@ function withOperated(
 }
 
 /** The operands of an operator, by the fields that they change. */
-function operatedBy(operator: UpdateOperator, operands: unknown): (readonly [string, Operated])[] {
-  return Object.entries(propertiesOf(operands)).map(([name, operand]) => [name, new Operated(operator, operand)]);
+function operatedBy(
+  operator: UpdateOperator,
+  operands: unknown,
+  input: GraphQLInputType,
+): (readonly [string, Operated])[] {
+  const type = isNonNullType(input) ? input.ofType : input;
+  const fields = isInputObjectType(type) ? type.getFields() : {};
+  return Object.entries(propertiesOf(operands)).map(([key, operand]) => {
+    const field = fields[key];
+    return [field ? writtenField(field) : key, new Operated(operator, operand)];
+  });
 }
 
 function itemsOf(selected: DefinedRoot, args: Arguments): Input[] {
@@ -215,9 +227,10 @@ function parsePayload(value: unknown, input: GraphQLInputType, path: string): un
   const operated: (readonly [string, Operated])[] = [];
   const entries = Object.entries(value).flatMap(([key, inner]): [string, unknown][] => {
     const field = fields[key];
-    const operator = field && operatorOf(field);
-    if (operator) operated.push(...operatedBy(operator, inner));
-    return operator ? [] : [[key, field ? parsePayload(inner, field.type, `${path}.${key}`) : inner]];
+    if (!field) return [[key, inner]];
+    const operator = operatorOf(field);
+    if (operator) operated.push(...operatedBy(operator, inner, field.type));
+    return operator ? [] : [[writtenField(field), parsePayload(inner, field.type, `${path}.${key}`)]];
   });
   if (isStaged(type) && entries.some(([key]) => STAGES.has(key)))
     throw invalidPayload(`"${path}" mixes fields of an item with create, update and delete`);

@@ -1,10 +1,12 @@
 /**
- * Names of types and root fields. Collections keep their own names; generated names give way where a
- * collection is called the same. Names that GraphQL cannot write are left out, with the relations that lead to them.
+ * Names of types, fields and root fields. Collections keep their own names; generated names give way where a collection is called the
+ * same. Collections whose names GraphQL cannot write are left out, with the relations that lead to them; such fields get other names.
  */
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { type Synonyms, shownName } from '../mirror/synonyms.js';
 import { isReadable } from '../mirror/write-facts.js';
+import { quoteName } from '../request/expression.js';
+import { UPDATE_OPERATORS } from '../request/update-operators.js';
 import { COMMON_TYPES } from './common.js';
 import { SYSTEM_TYPE_NAMES } from './system-fields.js';
 
@@ -21,26 +23,46 @@ export function isName(name: string): boolean {
   return NAME.test(name);
 }
 
+/** The field in a path or a filter. */
+export function writtenName(field: string): string {
+  return NAME.test(field) ? field : quoteName(field);
+}
+
 export function isExpressible(collection: Collection): boolean {
   if (!NAME.test(collection.name) || RESERVED.has(collection.name)) return false;
   // A type needs a field.
-  return expressibleFields(collection).some((field) => field.column);
+  for (const field of collection.fields.values()) if (field.column) return true;
+  return false;
 }
 
-const expressible = new WeakMap<Collection, readonly Field[]>();
-
-/** The fields of a collection that GraphQL can name. */
-export function expressibleFields(collection: Collection): readonly Field[] {
-  const cached = expressible.get(collection);
-  if (cached) return cached;
-  const fields = [...collection.fields.values()].filter((field) => NAME.test(field.name));
-  expressible.set(collection, fields);
-  return fields;
-}
-
-/** The expressible fields that the service's database role may read. */
+/** The fields that the service's database role may read. */
 export function readableFields(collection: Collection): readonly Field[] {
-  return expressibleFields(collection).filter(isReadable);
+  return [...collection.fields.values()].filter(isReadable);
+}
+
+/** Other keys of filters and payloads, and the entity tag. */
+const OWN_KEYS = ['_and', '_or', '_some', '_none', '_etag', ...UPDATE_OPERATORS.map((operator) => `_${operator}`)];
+
+const otherNames = new WeakMap<Collection, ReadonlyMap<string, string>>();
+
+/** The names of fields whose own names GraphQL cannot write: other characters become underscores, and taken names get one more. */
+export function otherFieldNames(collection: Collection): ReadonlyMap<string, string> {
+  const cached = otherNames.get(collection);
+  if (cached) return cached;
+  const names = new Map<string, string>();
+  const own = [...collection.fields.keys()];
+  const odd = own.filter((name) => !NAME.test(name));
+  if (odd.length > 0) {
+    const taken = new Set([...OWN_KEYS, ...own, ...own.map((name) => `${name}_func`)]);
+    for (const name of odd) {
+      let other = name.replace(/[^_0-9A-Za-z]/g, '_').replace(/^(?=\d)|^_+/, '_');
+      while (taken.has(other) || taken.has(`${other}_func`)) other += '_';
+      taken.add(other).add(`${other}_func`);
+      names.set(name, other);
+    }
+  }
+  otherNames.set(collection, names);
+  return names;
 }
 
 /** Inputs of the operators of updates; `decrement` has that of `increment`. */
@@ -105,7 +127,7 @@ export class TypeNames {
     return known;
   }
 
-  private constructor(model: Model) {
+  private constructor(private readonly model: Model) {
     if (model.synonyms) this.#showNames(model, model.synonyms);
     const usedNames = new Set([...RESERVED, ...model.collections.keys(), ...this.#shown.values()]);
     const give = (wanted: string, generated: Generated, field = ''): void => {
@@ -119,9 +141,9 @@ export class TypeNames {
       if (!isExpressible(collection)) continue;
       const shown = this.item(collection.name);
       for (const [kind, spell] of SPELLINGS) give(spell(shown), { kind, collection: collection.name });
-      for (const { name, relation } of expressibleFields(collection)) {
+      for (const { name, relation } of collection.fields.values()) {
         if (relation?.kind === 'many-to-any')
-          give(`${shown}_${name}_union`, { kind: 'union', collection: collection.name }, name);
+          give(`${shown}_${this.field(collection, name)}_union`, { kind: 'union', collection: collection.name }, name);
       }
     }
     for (const name of model.functions.keys())
@@ -140,6 +162,13 @@ export class TypeNames {
   /** The type of a collection's items. */
   item(collection: string): string {
     return this.#shown.get(collection) ?? collection;
+  }
+
+  /** A field of a collection of the model. The names are those of the whole collection, whatever the caller may see of it. */
+  field({ name: collection }: Collection, name: string): string {
+    if (NAME.test(name)) return name;
+    const whole = this.model.collections.get(collection);
+    return (whole && otherFieldNames(whole).get(name)) ?? name;
   }
 
   /** The collection whose items have the type, if it is one. */

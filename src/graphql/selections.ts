@@ -29,6 +29,7 @@ import { type Arguments, type DocumentContext, parseQueryArguments } from './arg
 import { type FieldPosition, type Locate, withPosition } from './failure.js';
 import { bindingOf, collectionOfType, fieldOfType, objectTypeOf } from './field-binding.js';
 import { BIG_INT_SCALAR } from './scalars.js';
+import { writtenName } from './schema-names.js';
 
 export type Path = readonly (string | number)[];
 
@@ -124,10 +125,13 @@ export class Selections {
       const inner = objectTypeOf(field);
       const members = [...this.collect(inner, fields)].map(([key, [member]]): GroupSelection => {
         if (member.name.value === '__typename') return { kind: 'constant', output: key, text: inner.name };
-        const expression = parseExpression(member.name.value, 'aggregate', this.context);
+        const definition = fieldOfType(inner, member.name.value);
+        const aggregated = bindingOf(definition);
+        if (aggregated.kind !== 'aggregate') throw new Error(`an aggregate cannot be ${aggregated.kind}`);
+        const expression = parseExpression(writtenName(aggregated.field), 'aggregate', this.context);
         const aggregate: Aggregate = { function: binding.function, field: expression };
         aggregates.push(aggregate);
-        const returned = getNamedType(inner.getFields()[member.name.value]?.type);
+        const returned = getNamedType(definition.type);
         return { kind: 'aggregate', output: key, aggregate, as: returned === BIG_INT_SCALAR ? 'default' : 'number' };
       });
       return { kind: 'object', output, fields: members };

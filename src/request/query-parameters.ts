@@ -15,7 +15,7 @@ import {
   type Slot,
   type SortKey,
 } from './ast.js';
-import { parseExpression, parseFields, parseList } from './expression.js';
+import { isQuoted, parseExpression, parseFields, parseList, unquoteName } from './expression.js';
 import { parseFilter, parseHaving } from './filter.js';
 import { contextOf, type Input, type ParseContext, readObject } from './parse-context.js';
 
@@ -88,6 +88,11 @@ function parseDeep(input: Input, context: ParseContext, depth: number): Query['d
   const deep: { name: string; query: Query }[] = [];
   for (const [name, value] of Object.entries(input)) {
     if (depth > 0 && DEEP_PARAMETERS.has(name)) continue;
+    if (isQuoted(name)) {
+      const query = parseLevel(readObject(value, `deep.${name}`), '_', context, depth + 1);
+      deep.push({ name: unquoteName(name, 'deep'), query });
+      continue;
+    }
     if (name.startsWith('_')) throw invalidQuery(`"${name}" is not a parameter of "deep"`);
     const isMisspelt = depth > 0 && DEEP_PARAMETERS.has(`_${name}`) && !isLevel(value);
     if (isMisspelt) throw invalidQuery(`"${name}" is not a relation: in "deep" write the parameter as "_${name}"`);

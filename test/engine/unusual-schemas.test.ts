@@ -72,7 +72,7 @@ const service = await startTestService({ databaseUrl });
 await sql.unsafe(`
   insert into service_relations (many_collection, many_field, one_collection, one_field) values
     ('notes', 'release', 'releases', 'notes'), ('twin_notes', 'twin', 'twins', 'notes'),
-    ('parcels', 'to', 'addresses', 'parcels'), ('covers', 'release', 'releases', 'covers');
+    ('parcels', 'to', 'addresses', 'parcels'), ('covers', 'release', 'releases', 'covers'), ('odd_names', 'to.parent', 'odd_names', 'k.ids');
   insert into service_functions (name, arguments) select proname, case proname when 'f_held' then '["a"]'::json end
     from pg_proc where proname ~ '^f_'`);
 const headers = { 'content-type': 'application/json', authorization: `Bearer ${ADMIN_TOKEN}` };
@@ -424,6 +424,26 @@ t.test('a name in double quotes stands for itself', async (t) => {
     { 'x(y)': 'x1', count: 1 },
     { 'x(y)': 'x2', count: 1 },
   ]);
+  t.strictSame(
+    await namesOf({ 'aggregate[sum]': '"a.b"', groupBy: '"c,d"', having: { sum: { '"a.b"': { _gt: 5 } } } }),
+    [{ 'c,d': 'c2', sum: { 'a.b': 6 } }],
+    'having',
+  );
+  const kids = {
+    fields: '"a.b","k.ids"."x(y)"',
+    sort: '"a.b"',
+    deep: { '"k.ids"': { _filter: { '"a.b"': { _gt: 6 } } } },
+  };
+  t.strictSame(
+    await namesOf(kids),
+    [
+      { 'a.b': 5, 'k.ids': [] },
+      { 'a.b': 6, 'k.ids': [] },
+    ],
+    'deep',
+  );
+  const brackets = `fields=${encodeURIComponent('"k.ids"."x(y)"')}&limit=1&deep[${encodeURIComponent('"k.ids"')}][_limit]=1`;
+  t.strictSame((await get(service, `/items/odd_names?${brackets}`)).json, { data: [{ 'k.ids': [{ 'x(y)': 'x2' }] }] });
   t.strictSame(await namesOf({ 'alias[y]': '"a.b"', fields: 'y', sort: 'y' }), [{ y: 5 }, { y: 6 }]);
   const body = { query: { filter: { '"a.b"': 6 } }, data: { 'a.b': 9 } };
   const changed = await send('PATCH', `/items/odd_names?fields=${encodeURIComponent('"a.b"')}`, body);
@@ -445,4 +465,57 @@ t.test('a name in double quotes stands for itself', async (t) => {
   }
   for (const query of [{ fields: 'a.b' }, { fields: '"a.c"' }, { filter: { '"a.c"': 1 } }, { sort: 'a.b' }])
     t.equal((await listed('odd_names', query)).status, 403, JSON.stringify(query));
+});
+
+t.test('GraphQL writes odd names with underscores', async (t) => {
+  const data = async (query: string, variables: object = {}): Promise<Record<string, unknown>> => {
+    const answer = await send('POST', '/graphql', { query, variables });
+    const { data } = answer.json as { data?: Record<string, unknown> };
+    t.ok(data, `${query}: ${answer.text}`);
+    return data ?? {};
+  };
+  const fields = 'k_e_y_ x_y_ c_d say__hi_ _m to_parent { x_y_ } born_on_func { year } j_s_func { json(path: "q") }';
+  t.strictSame(await data(`{ odd_names(filter: { x_y_: { _eq: "x2" } }) { ${fields} } }`), {
+    odd_names: [
+      {
+        ...{ k_e_y_: '2', x_y_: 'x2', c_d: 'c2', say__hi_: 'h2', _m: 8, to_parent: { x_y_: 'x1' } },
+        ...{ born_on_func: { year: 2025 }, j_s_func: { json: 3 } },
+      },
+    ],
+  });
+  for (const filter of [
+    'born_on_func: { year: { _eq: 2025 } }',
+    'to_parent: { x_y_: { _eq: "x1" } }',
+    '_or: [{ say__hi_: { _eq: "h2" } }]',
+    '_m: { _gt: 7 }',
+  ])
+    t.strictSame(
+      await data(`{ odd_names(filter: { ${filter} }) { k_e_y_ } }`),
+      { odd_names: [{ k_e_y_: '2' }] },
+      filter,
+    );
+  const sorted = '{ odd_names(sort: ["-\\"x(y)\\""]) { x_y_ } }';
+  t.strictSame(await data(sorted), { odd_names: [{ x_y_: 'x2' }, { x_y_: 'x1' }] }, 'sort');
+  t.strictSame(
+    await data(
+      '{ odd_names_aggregated(groupBy: ["\\"c,d\\""], sort: ["\\"c,d\\""]) { group max { _m } count { x_y_ } } }',
+    ),
+    {
+      odd_names_aggregated: [
+        { group: { 'c,d': 'c1' }, max: { _m: 7 }, count: { x_y_: 1 } },
+        { group: { 'c,d': 'c2' }, max: { _m: 8 }, count: { x_y_: 1 } },
+      ],
+    },
+  );
+  const create =
+    'mutation ($data: create_odd_names_input!) { create_odd_names_item(data: $data) { x_y_ to_parent { _m } } }';
+  const payload = { k_e_y_: 3, x_y_: 'x3', _m: 9, to_parent: { k_e_y_: 2, _m: 10 } };
+  t.strictSame(await data(create, { data: payload }), { create_odd_names_item: { x_y_: 'x3', to_parent: { _m: 10 } } });
+  const change =
+    'update_odd_names_item(id: 3, data: { x_y_: "y3" }, increment: { _m: 2 }, append: { c_d: "!" }) { x_y_ _m }';
+  t.strictSame(await data(`mutation { ${change} }`), { update_odd_names_item: { x_y_: 'y3', _m: 11 } });
+  t.strictSame((await listed('odd_names', { fields: '"-m","x(y)"', filter: '{"\\"k.e(y)\\"": 3}' })).json, {
+    data: [{ '-m': 11, 'x(y)': 'y3' }],
+  });
+  t.equal((await send('DELETE', '/items/odd_names', [3])).status, 204);
 });
