@@ -167,6 +167,18 @@ t.test('a sequence behind its table, which nobody may set', async (t) => {
   });
 });
 
+t.test('a sequence in a schema that only the role may use', async (t) => {
+  await sql`revoke usage on schema public from authenticator`;
+  await sql`grant update, usage on sequence counted_id_seq to authenticator`;
+  const posted = await send(service, ann, 'POST', '/items/posts', { id: 1_900, title: 'far' });
+  t.match(posted, { status: 200, json: { data: { id: 1_900 } } }, posted.text);
+  t.match(await send(service, ann, 'POST', '/items/counted', { id: 20_777, title: 'x' }), { status: 200 });
+  const [sequence] = await sql`select last_value::int from counted_id_seq`;
+  t.equal(sequence?.['last_value'], 20_777, 'one that the login may use is ahead of the keys');
+  await sql`grant usage on schema public to authenticator`;
+  await sql`revoke all on sequence counted_id_seq from authenticator`;
+});
+
 t.test('functions that the role may not call', async (t) => {
   t.match(await send(service, ann, 'POST', '/rpc/shout', { text: 'a' }), { json: { data: 'A' } });
   t.equal((await send(service, ann, 'POST', '/rpc/whisper', { text: 'A' })).status, 403);

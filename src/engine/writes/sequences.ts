@@ -6,12 +6,23 @@ import type { PlannedWrite, WriteNode } from '../../plan/write/write.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import { withCatalog } from '../../sql/catalog-names.js';
 
-/** A sequence that the service may not use stays where it is, as for other clients of the database. */
+/**
+ * A sequence that the service may not use stays where it is, as for other clients of the database. It is found in the catalog: a cast of its
+ * name to `regclass` would need `usage` on the schema, which only the role of the caller may have. The condition reads what the lock is
+ * part of, so the lock comes first.
+ */
 const ADVANCE_SEQUENCE = withCatalog(`
-  select setval($1::regclass, $2::int8)
-  from (select pg_advisory_xact_lock($1::regclass::oid::int8)) as locked, pg_catalog.pg_sequence
-  where seqrelid = $1::regclass and case when has_sequence_privilege($1::regclass::oid, 'update') and has_sequence_privilege($1::regclass::oid, 'usage')
-    then seqincrement > 0 and $2::int8 < seqmax and $2::int8 > coalesce(pg_sequence_last_value($1::regclass), 0) else false end`);
+  select setval(locked.oid::regclass, $2::int8)
+  from (
+    select class.oid, pg_advisory_xact_lock(class.oid::int8) is not null as taken
+    from pg_catalog.pg_class class
+    join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
+    where namespace.nspname = (pg_catalog.parse_ident($1::text))[1]::name and class.relname = (pg_catalog.parse_ident($1::text))[2]::name
+    offset 0
+  ) locked
+  join pg_catalog.pg_sequence on seqrelid = locked.oid
+  where case when locked.taken and has_sequence_privilege(locked.oid, 'update') and has_sequence_privilege(locked.oid, 'usage')
+    then seqincrement > 0 and $2::int8 < seqmax and $2::int8 > coalesce(pg_sequence_last_value(locked.oid::regclass), 0) else false end`);
 
 /** A sequence that keys were supplied past is put ahead of them, once it is certain that they were written. */
 export async function advancePast(
