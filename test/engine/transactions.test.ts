@@ -40,9 +40,30 @@ await sql.unsafe(`
     $$ begin insert into redirected_2026 values (new.*); return null; end $$;
   create trigger redirect before insert on redirected for each row execute function redirect();
   create table late (id serial primary key, name text, constraint late_name unique (name) deferrable initially deferred);
+  create table vaults (id uuid primary key default gen_random_uuid(), name text unique, owner text);
+  create table cards (id uuid primary key default gen_random_uuid(), name text unique, owner text);
+  create table slips (
+    id text primary key default gen_random_uuid(), ref text, doc jsonb, vault uuid references vaults, card uuid references cards);
+  create table badges (card uuid primary key references cards, label text);
+  insert into vaults (name) values ('victim');
+  insert into cards (name, owner) values ('mine', 'smuggler'), ('other', 'somebody');
+  insert into slips (id) values ('known');
+  insert into badges (card) select id from cards;
   insert into stock values (7, 10), (8, 10), (9, 10);
   insert into pairs values (1, 1, 'one');`);
 await sql`insert into service_collections (collection, singleton) values ('stock', false)`;
+await sql`insert into service_fields (collection, field, special) values ('vaults', 'id', 'conceal')`;
+const smuggler = await makeCaller(sql, 'smuggler', [
+  {
+    permissions: [
+      ...(['create', 'update'] as const).map((action) => ({ collection: 'vaults', action, fields: ['name'] })),
+      ...(['create', 'update'] as const).map((action) => ({ collection: 'cards', action, fields: ['name'] })),
+      { collection: 'cards', action: 'read', permissions: { owner: { _eq: 'smuggler' } } },
+      ...(['create', 'read', 'update', 'delete'] as const).map((action) => ({ collection: 'slips', action })),
+      { collection: 'badges', action: 'update', fields: ['label'] },
+    ],
+  },
+]);
 const clerk = await makeCaller(sql, 'clerk', [
   {
     permissions: [
@@ -360,6 +381,67 @@ t.test('permissions are those of the caller', async (t) => {
   const view = await send([order('a')], { headers: { 'lateral-view-as': `user:${clerk.user}` } });
   t.ok(view.status === 403 || view.status === 400, `a view may not write: ${view.status}`);
   t.strictSame(await state(), before);
+});
+
+t.test('a reference discloses no key that the caller may not read', async (t) => {
+  const upsert = (collection: string, name: string) => ({
+    method: 'POST',
+    path: `/items/${collection}?on_conflict=name`,
+    body: { name },
+  });
+  const ref = { $ref: '0' };
+  const slip = (body: unknown) => ({ method: 'POST', path: '/items/slips?fields=ref,doc,vault,card', body });
+  const values = [
+    slip({ ref }),
+    slip([{ ref: 'x' }, { doc: { deep: [ref] } }]),
+    slip({ id: ref }),
+    { method: 'PATCH', path: '/items/slips/known', body: { ref: { _append: ref } } },
+    { method: 'PATCH', path: '/items/slips', body: [{ id: 'known', ref }] },
+    { method: 'PATCH', path: '/items/slips', body: { keys: [ref], data: { ref: 'x' } } },
+    { method: 'PATCH', path: '/items/slips', body: { query: { filter: { id: { _gt: ref } } }, data: { ref: 'x' } } },
+    { method: 'PATCH', path: '/items/slips', key: ref, body: { ref: 'x' } },
+    { method: 'DELETE', path: '/items/slips', key: ref },
+    { method: 'DELETE', path: '/items/slips', body: [ref] },
+  ];
+  await waitFor(async () => (await send([upsert('cards', 'mine')], { token: smuggler.token })).status === 200, 5_000);
+  const state = (): Promise<unknown> => sql`select * from slips order by id`;
+  const before = await state();
+  for (const [collection, name] of [
+    ['vaults', 'victim'],
+    ['vaults', 'new'],
+    ['cards', 'other'],
+    ['cards', 'new'],
+  ] as const)
+    for (const operation of [...values, slip({ [collection === 'cards' ? 'vault' : 'card']: ref })]) {
+      const answer = await send([upsert(collection, name), operation], { token: smuggler.token });
+      t.equal(answer.status, 403, `${collection} ${name} ${JSON.stringify(operation)}`);
+      t.match(failureOf(answer).extensions, { code: 'FORBIDDEN', operation: 1 });
+    }
+  t.strictSame(await state(), before);
+  t.equal((await sql`select from vaults where name = 'new'`).length, 0);
+
+  const linked = [
+    slip({ vault: ref }),
+    slip([{ vault: ref }, { vault: { id: ref, name: 'victim' } }]),
+    { method: 'PATCH', path: '/items/slips/known', body: { vault: ref } },
+    { method: 'PATCH', path: '/items/slips', body: { keys: ['known'], data: { vault: ref } } },
+    { method: 'PATCH', path: '/items/vaults', key: ref, body: { name: 'victim' } },
+    { method: 'PATCH', path: '/items/vaults', body: [{ id: ref, name: 'victim' }] },
+  ];
+  for (const operation of linked) {
+    const answer = await send([upsert('vaults', 'victim'), operation], { token: smuggler.token });
+    t.equal(answer.status, 200, `${JSON.stringify(operation)} ${answer.text}`);
+  }
+  const badge = { method: 'PATCH', path: '/items/badges', key: ref, body: { label: 'x' } };
+  for (const operation of [slip({ card: ref }), badge])
+    t.equal((await send([upsert('cards', 'other'), operation], { token: smuggler.token })).status, 200);
+  const readable = await send([upsert('cards', 'mine'), slip({ ref, doc: [ref] })], { token: smuggler.token });
+  const [mine] = await sql`select id from cards where name = 'mine'`;
+  t.match(readable.json, { data: [{}, { data: { ref: mine?.['id'], doc: [mine?.['id']] } }] });
+
+  // Nobody reads a concealed key, administrators neither.
+  t.equal((await send([upsert('vaults', 'victim'), slip({ ref })])).status, 403);
+  t.equal((await send([upsert('cards', 'other'), slip({ ref })])).status, 200);
 });
 
 t.test('if_match', async (t) => {

@@ -4,16 +4,25 @@
  */
 import { invalidPayload, invalidQuery, ServiceError } from '../../base/errors.js';
 import { isObject, parseJson } from '../../base/exact-json.js';
+import { elementAt } from '../../base/narrow.js';
 import { write } from '../../engine/pipeline.js';
 import type { Writer } from '../../engine/writer.js';
 import type { TransactionStep } from '../../engine/writes/transaction.js';
 import type { Exchange } from '../../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../../http/reply.js';
+import type { Model } from '../../mirror/model.js';
+import { valueReferences } from '../../plan/write/reference-places.js';
 import type { Parsed } from '../../request/ast.js';
 import { type ItemWrite, parseItemWrite, WRITE_METHODS } from '../../request/item-write.js';
-import { type Input, limitsOf, refuseOthers } from '../../request/parse-context.js';
+import { limitsOf, refuseOthers } from '../../request/parse-context.js';
 import { checkWriteUrl, parseReadBack } from '../../request/rest.js';
-import { SET } from '../../request/update-operators.js';
+import {
+  isLiteral,
+  isReference,
+  readReference,
+  referencesIn,
+  type StepReference,
+} from '../../request/step-reference.js';
 import { type IdempotencyKey, parseIfMatch, readKey, requireObject } from '../../request/write.js';
 import { type ApiRoute, type Description, route } from '../action.js';
 import { either, INTEGER, KEY, list, object, oneOf, RECORD, STRING } from '../openapi/json-schema.js';
@@ -128,12 +137,15 @@ class Transaction {
       },
     };
     const request = parseItemWrite(unresolved(operation), context);
-    if (needs.length > 0)
+    if (needs.length > 0) {
+      const at = (index: number): string => elementAt(operations, index).collection;
       return {
         kind: 'write',
         needs,
         request: (keys) => parseItemWrite(resolveReferences(operation, keys, operations), context),
+        values: (model: Model) => valueReferences({ ...operation, ...context }, model, at),
       };
+    }
     const prepared = await writes.prepare(request, writer);
     return { kind: 'write', needs, request: () => prepared };
   }
@@ -222,43 +234,8 @@ function refuseKey(): never {
   throw invalidPayload('"key" must be a string, a number or a reference');
 }
 
-interface Reference {
-  readonly text: string;
-  readonly operation: number;
-  /** The number of the item in a list, or null. */
-  readonly item: number | null;
-}
-
-const REFERENCE = '$ref';
-
-/** An object whose only property is `$ref`. */
-function isReference(value: unknown): value is Input {
-  return isObject(value) && Object.hasOwn(value, REFERENCE) && Object.keys(value).length === 1;
-}
-
-/** The value of `_set` is written as it is, so it contains no references. */
-function isLiteral(value: unknown): boolean {
-  return isObject(value) && Object.hasOwn(value, SET) && Object.keys(value).length === 1;
-}
-
-function readReference({ [REFERENCE]: text }: Input): Reference {
-  const [matched, operation, item] =
-    (typeof text === 'string' && /^(0|[1-9]\d{0,2})(?:\.(0|[1-9]\d{0,8}))?$/.exec(text)) || [];
-  if (matched === undefined)
-    throw invalidPayload(
-      '"$ref" must be the index of an operation as a string, such as "0", or "0.2" for an item of a list',
-    );
-  return { text: matched, operation: Number(operation), item: item === undefined ? null : Number(item) };
-}
-
-function* referencesIn(value: unknown): Generator<Reference> {
-  if (isReference(value)) yield readReference(value);
-  else if (Array.isArray(value)) for (const entry of value) yield* referencesIn(entry);
-  else if (isObject(value) && !isLiteral(value)) for (const entry of Object.values(value)) yield* referencesIn(entry);
-}
-
 /** References lead to earlier operations that create items, and name one of them. */
-function checkReference({ text, operation, item }: Reference, earlier: readonly Operation[]): void {
+function checkReference({ text, operation, item }: StepReference, earlier: readonly Operation[]): void {
   const target = earlier[operation];
   if (!target) throw invalidPayload(`"$ref": "${text}" must name an earlier operation`);
   if (target.method !== 'POST')
@@ -285,7 +262,7 @@ function resolveReferences(
   created: CreatedKeys,
   operations: readonly Operation[],
 ): ItemWrite {
-  const keyOf = ({ text, operation: index, item }: Reference): unknown => {
+  const keyOf = ({ text, operation: index, item }: StepReference): unknown => {
     const keys = created.get(index) ?? [];
     // If some items were left out, it is not known which.
     const items = operations[index]?.body;

@@ -6,6 +6,8 @@ import { serviceUnavailable } from '../../base/errors.js';
 import { codeOf, elementAt } from '../../base/narrow.js';
 import { within } from '../../base/time-limit.js';
 import type { ShapeStats } from '../../batching/shape-stats.js';
+import type { Model } from '../../mirror/model.js';
+import type { ValueReference } from '../../plan/write/reference-places.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Session, TransactionStatement } from '../../postgres/pools/sessions.js';
 import { BatchMemory, type ResponseMemory } from '../../postgres/wire/response-memory.js';
@@ -20,6 +22,8 @@ export type TransactionStep =
       /** Steps before it whose keys the request contains. */
       readonly needs: readonly number[];
       readonly request: (written: WrittenKeys) => WriteRequest;
+      /** The references in the request that stand for values. Absent if it has no references. */
+      readonly values?: (model: Model) => readonly ValueReference[];
     }
   | { readonly kind: 'call'; readonly query: Parsed };
 
@@ -58,7 +62,10 @@ export interface StepPlace {
   readonly index: number;
   /** Whether a later step contains its keys. */
   readonly isReferenced: boolean;
+  readonly values: (model: Model) => readonly ValueReference[];
 }
+
+const NO_VALUES = (): readonly ValueReference[] => [];
 
 /** How the kinds of steps are carried out. */
 interface StepRunner {
@@ -90,7 +97,10 @@ export class TransactionPipeline {
       if (!isReady) await this.flush();
       this.begin(index);
       if (step.kind === 'call') this.receive(index, await runner.call(step.query));
-      else await runner.write(step.request(this.keys), { index, isReferenced: referenced.has(index) });
+      else {
+        const { request, values = NO_VALUES } = step;
+        await runner.write(request(this.keys), { index, isReferenced: referenced.has(index), values });
+      }
     }
     await this.flush();
     // An error of the commit belongs to no step.

@@ -49,6 +49,7 @@ import {
   type WriteServices,
 } from './compiled-write.js';
 import { answerOnce, answerRepeated, isRepeated, takeNewKey } from './idempotency.js';
+import { checkDisclosure } from './key-disclosure.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
 import {
   checkChanged,
@@ -366,7 +367,7 @@ export class Writes extends WriteExecution {
   async #runStep(
     request: WriteRequest,
     by: WrittenBy,
-    { index, isReferenced }: StepPlace,
+    { index, isReferenced, values }: StepPlace,
     pipeline: TransactionPipeline,
   ): Promise<void> {
     const { session } = pipeline;
@@ -377,7 +378,9 @@ export class Writes extends WriteExecution {
       tags: tagsOf(request),
     };
     const target = this.restrict(request.collection, call.writer, this.services.mirror.model);
-    const isExtended = this.isExtended(request, target.context.model);
+    const { model } = target.context;
+    await checkDisclosure(values(model), pipeline.keys, { ...this.hookContext(session, call), ...target.context });
+    const isExtended = this.isExtended(request, model);
     const early = isSelecting(request) || isExtended ? null : await planWrite(request, target);
     const isChecked = isReferenced && isIntercepted(target.collection, 'insert');
     const pipelined = early
