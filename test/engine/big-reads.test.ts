@@ -36,7 +36,7 @@ t.test('messages arrive whole wherever they are cut, and joined rows hold every 
     fc.property(run, ({ cells, notices, cuts, apart }) => {
       const memory = new BatchMemory(new ResponseMemory(1e9, 1e9));
       const joining = apart === null ? null : { separator: SEPARATOR, apart };
-      const batch = new RowBatch(memory, joining, (error) => t.fail(error));
+      const batch = new RowBatch(memory, joining, { refuse: (error) => t.fail(error), full: () => {} });
       let noticed = 0;
       const reader = new MessageReader(
         (bytes, start, _, owned) => {

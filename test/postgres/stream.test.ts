@@ -80,6 +80,31 @@ t.test('200,000 rows reach a slow client whole, and the service stays small', as
   t.ok(growth < 64, `grew by ${growth.toFixed(1)} MiB`);
 });
 
+t.test('a stream of rows of five megabytes holds only a few of them in memory', async (t) => {
+  await withSql(databaseUrl, (sql) =>
+    sql.unsafe("create view heavy as select id, repeat('z', 5000000) as body from wide where id <= 40"),
+  );
+  await withSql(
+    databaseUrl,
+    (sql) => sql`insert into service_collections (collection, primary_key) values ('heavy', 'id')`,
+  );
+  const service = await launch({ DATABASE_STREAM_POOL_SIZE: '1' });
+  const before = await residentBytes(service.child);
+  let highest = before;
+  let size = 0;
+  for await (const piece of await open(service, '/items/heavy?limit=-1')) {
+    size += (piece as Buffer).length;
+    highest = Math.max(highest, await residentBytes(service.child));
+  }
+  t.ok(size > 40 * 5_000_000, `${size} bytes`);
+  t.ok(highest - before < 96 * MEBIBYTE, `grew by ${((highest - before) / MEBIBYTE).toFixed(1)} MiB`);
+  const left = await open(service, '/items/heavy?limit=-1');
+  await once(left, 'data');
+  left.destroy();
+  t.ok((await waitFor(async () => (await busyBackends('heavy')) === 0, 2_000)) < 2_000, 'the backend is free');
+  t.equal((await take(await open(service, '/items/wide?limit=-1&fields=id'))).length, ROWS, 'the next one is served');
+});
+
 t.test('a client that leaves frees its backend within two seconds', async (t) => {
   const service = await launch({ DATABASE_STREAM_POOL_SIZE: '1' });
   const reading = await open(service, '/items/vast?limit=-1');

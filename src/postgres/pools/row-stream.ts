@@ -16,6 +16,14 @@ import { Session } from './sessions.js';
 const FIRST_BATCH_ROWS = 50;
 const MAX_BATCH_ROWS = 4_000;
 const BATCH_BYTES = 524_288;
+/**
+ * A batch that holds so much is passed on before the rest of its rows arrive, and the connection is not read meanwhile. Otherwise fifty rows
+ * of ten megabytes would be in memory at once.
+ */
+const FULL_BATCH_BYTES = 2 * BATCH_BYTES;
+
+/** The state of the portal: it has ended, it waits for the next request, or it sends and is not read because the batch is full. */
+type Progress = 'ended' | 'suspended' | 'full';
 
 interface RowStreamOptions extends BoundStatement {
   /** The settings of the caller that its transaction begins with, or null. */
@@ -47,7 +55,7 @@ export async function streamRows(
 
 async function readAll(session: StreamSession, memory: BatchMemory, options: RowStreamOptions): Promise<void> {
   const { text, parameters, prepare, settings, joined } = options;
-  const batch = new RowBatch(memory, joined, (refused) => session.refuse(refused));
+  const batch = new RowBatch(memory, joined, session);
   const work = new BatchWork(session, options.batchTimeout);
   options.onAbort(() => work.leave());
   if (work.hasLeft) return;
@@ -62,21 +70,24 @@ async function readAll(session: StreamSession, memory: BatchMemory, options: Row
     });
   try {
     const statement = { text: textFor(text, settings), parameters, prepare, settings, decoder: batch };
-    let isSuspended = await work.within(() => session.execute(statement, FIRST_BATCH_ROWS));
+    let progress = await work.within(() => session.execute(statement, FIRST_BATCH_ROWS));
+    let rows = 1;
     for (;;) {
-      const rows = nextBatchRows(batch);
+      if (batch.rows > 0) rows = nextBatchRows(batch);
       rowsSent += batch.rows;
       session.stalledSince = performance.now();
       const cells = batch.take();
       const isWanted = cells.length === 0 || (await session.whileOpen(take(cells)));
       session.stalledSince = null;
       memory.clear();
-      if (!isSuspended) break;
+      if (progress === 'ended') break;
       if (!isWanted || work.hasLeft) {
-        await work.within(() => session.closePortal());
+        // Rows that are on their way would have to be read first.
+        if (progress === 'full') session.destroy();
+        else await work.within(() => session.closePortal());
         break;
       }
-      isSuspended = await work.within(() => session.fetch(rows));
+      progress = await work.within(progress === 'full' ? () => session.resume() : () => session.fetch(rows));
     }
   } catch (error) {
     failed = true;
@@ -150,8 +161,10 @@ export class StreamSession extends Session {
   /** Since when what was read waits for the reader; null when it does not. */
   stalledSince: number | null = null;
   #isCancelled = false;
-  /** The callback for the next result. */
-  #settle: ((isSuspended: boolean) => void) | null = null;
+  /** The callback for the next progress; null while nobody waits for it. */
+  #settle: ((progress: Progress) => void) | null = null;
+  /** The progress that was made while a full batch was passed on. */
+  #made: Progress | null = null;
   /** Rejects where the statement fails, also while its portal is suspended. */
   #failure: Promise<never> = new Promise(() => {});
   #fail: (error: Error) => void = () => {};
@@ -178,8 +191,8 @@ export class StreamSession extends Session {
     this.connection.destroy(reason);
   }
 
-  /** Runs the statement for at most so many rows; answers whether there may be more. */
-  execute({ settings, ...statement }: StreamStatement, maxRows: number): Promise<boolean> {
+  /** Runs the statement until it has sent `maxRows` rows, or the batch is full. */
+  execute({ settings, ...statement }: StreamStatement, maxRows: number): Promise<Progress> {
     this.#failure = new Promise((_, reject) => {
       this.#fail = reject;
     });
@@ -189,10 +202,10 @@ export class StreamSession extends Session {
       const query: WireQuery = {
         ...statement,
         columns: null,
-        portal: { maxRows, suspended: () => this.#settle?.(true) },
+        portal: { maxRows, suspended: () => this.#progress('suspended') },
         row: () => {},
         end: (error) => {
-          if (error === null) this.#settle?.(false);
+          if (error === null) this.#progress('ended');
           else this.#fail(error);
         },
       };
@@ -201,9 +214,24 @@ export class StreamSession extends Session {
     });
   }
 
-  /** At most so many rows more; answers whether there may be others behind them. */
-  fetch(maxRows: number): Promise<boolean> {
+  /** Requests up to `maxRows` more rows. */
+  fetch(maxRows: number): Promise<Progress> {
     return this.#answer(() => this.connection.fetch(maxRows));
+  }
+
+  /** Stops reading until `resume`: the batch is full. Rows that were read with the last one still belong to it. */
+  full(): void {
+    if (this.#settle === null) return;
+    this.connection.pause();
+    this.#progress('full');
+  }
+
+  /** Reads the rest of the rows that were requested. */
+  resume(): Promise<Progress> {
+    const made = this.#made;
+    this.#made = null;
+    this.connection.resume();
+    return made === null ? this.#answer(() => {}) : Promise.resolve(made);
   }
 
   /** Ends the statement, of which no more rows are wanted. */
@@ -222,9 +250,16 @@ export class StreamSession extends Session {
     return this.connection.cancel();
   }
 
-  #answer(send: () => void): Promise<boolean> {
+  #progress(progress: Progress): void {
+    const settle = this.#settle;
+    this.#settle = null;
+    if (settle === null) this.#made = progress;
+    else settle(progress);
+  }
+
+  #answer(send: () => void): Promise<Progress> {
     if (this.lost) this.#fail(connectionLost());
-    const answer = new Promise<boolean>((resolve) => {
+    const answer = new Promise<Progress>((resolve) => {
       this.#settle = resolve;
     });
     if (!this.lost) send();
@@ -272,6 +307,14 @@ export interface Joining {
   readonly apart: number;
 }
 
+/** Where the rows of a batch come from. */
+interface RowSource {
+  /** There is no memory for a row. */
+  refuse(reason: Error): void;
+  /** The batch should be taken before more rows arrive. */
+  full(): void;
+}
+
 /**
  * The cells of a batch of rows, each by itself or joined by a separator byte. Joined, thousands of small rows are passed to the client
  * in a few pieces.
@@ -288,11 +331,10 @@ export class RowBatch implements Decoder {
   /** Rows that are still to come alone. */
   #apart: number;
 
-  /** `refuse` gets the reason where there is no memory for more. */
   constructor(
     private readonly memory: BatchMemory,
     private readonly joining: Joining | null,
-    private readonly refuse: (reason: Error) => void,
+    private readonly source: RowSource,
   ) {
     this.#apart = joining?.apart ?? 0;
   }
@@ -304,7 +346,7 @@ export class RowBatch implements Decoder {
     if (length < 0) return;
     const refused = this.memory.receive(length);
     if (refused) {
-      this.refuse(refused);
+      this.source.refuse(refused);
       return;
     }
     this.rows++;
@@ -315,6 +357,7 @@ export class RowBatch implements Decoder {
       const cell = message.subarray(from, from + length);
       this.#cells.push(owned ? cell : Buffer.from(cell));
     } else this.#join(message, from, length, this.joining.separator);
+    if (this.bytes >= FULL_BATCH_BYTES) this.source.full();
   }
 
   /** The cells, which are the caller's from now on. */

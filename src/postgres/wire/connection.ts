@@ -166,6 +166,15 @@ export class Connection implements Receiver, Watched {
     this.#socket?.write(writeFetch(maxRows));
   }
 
+  /** Stops reading: PostgreSQL waits when the buffers of the network are full. */
+  pause(): void {
+    this.#socket?.pause();
+  }
+
+  resume(): void {
+    this.#socket?.resume();
+  }
+
   /** Ends the portal that is suspended, and its transaction with it. */
   closePortal(): void {
     this.#sync(this.#sent[0]);

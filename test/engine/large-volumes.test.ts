@@ -1,0 +1,246 @@
+/**
+ * Rows of ten megabytes and a million rows pass through imports, exports, updates, snapshots and `lateral adopt` in a process with
+ * 512 MB of heap. Meanwhile the service answers `ping` within a second.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createWriteStream } from 'node:fs';
+import { readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { packagePath } from '../../src/base/package-files.js';
+import { findProgram } from '../support/programs.js';
+import {
+  ADMIN_TOKEN,
+  createDatabase,
+  makeFolder,
+  request,
+  startDatabase,
+  waitFor,
+  withSql,
+} from '../support/service.js';
+
+const MEBIBYTE = 1_048_576;
+const HEAP = '--max-old-space-size=512';
+/** MiB. */
+const MOST_MEMORY = 700;
+/** Milliseconds. */
+const MOST_WAIT = 1_000;
+const LARGE_ROWS = 40;
+const LARGE_BYTES = 10_000_000;
+const SMALL_ROWS = 1_000_000;
+const START_WITHIN = 60_000;
+
+t.setTimeout(900_000);
+const curl = await findProgram('curl');
+const server = await startDatabase({ own: true });
+const databaseUrl = await createDatabase(server, 'volumes');
+await withSql(databaseUrl, (sql) =>
+  sql
+    .unsafe(`
+      create table large (id integer primary key, body text not null);
+      create table small (id integer primary key, label text not null, amount integer);`)
+    .simple(),
+);
+const folder = await makeFolder();
+const { url, child } = await launch();
+
+t.test('imports of large rows and of a million rows', { skip: curl === null && 'needs curl' }, async (t) => {
+  const largeFile = join(folder, 'large.ndjson');
+  const smallFile = join(folder, 'small.csv');
+  await pipeline(Readable.from(largeRows()), createWriteStream(largeFile));
+  await pipeline(Readable.from(smallRows()), createWriteStream(smallFile));
+  const send = (collection: string, file: string): Promise<Transfer> =>
+    transfer([
+      ...['-X', 'POST', '-H', `Content-Type: ${file.endsWith('csv') ? 'text/csv' : 'application/x-ndjson'}`],
+      ...['-T', file, `${url}/utils/import/${collection}`],
+    ]);
+  const watched = watch();
+  const transfers = await Promise.all([send('large', largeFile), send('small', smallFile)]);
+  t.strictSame(
+    transfers.map(({ status }) => status),
+    [200, 200],
+  );
+  await watched.end(t, 'imports');
+  await withSql(databaseUrl, async (sql) => {
+    const [sums] = await sql`
+      select (select count(*)::int from small) as small, (select count(*)::int from large) as large,
+        (select sum(octet_length(body))::bigint::text from large) as bytes`;
+    t.strictSame(sums, { small: SMALL_ROWS, large: LARGE_ROWS, bytes: String(LARGE_ROWS * LARGE_BYTES) });
+  });
+});
+
+t.test('exports of large rows and of a million rows', { skip: curl === null && 'needs curl' }, async (t) => {
+  const watched = watch();
+  const paths = [
+    '/items/large?limit=-1',
+    '/items/large?limit=-1&export=csv',
+    '/items/large?limit=-1&export=xml',
+    '/items/large?limit=-1&export=yaml',
+    '/items/small?limit=-1',
+    '/items/small?limit=-1&export=csv',
+  ];
+  const transfers = await Promise.all(paths.map((path) => transfer(['-g', `${url}${path}`])));
+  t.strictSame(
+    transfers.map(({ status }) => status),
+    paths.map(() => 200),
+  );
+  for (const [position, { bytes }] of transfers.entries()) {
+    const least = paths[position]?.includes('large') ? LARGE_ROWS * LARGE_BYTES : SMALL_ROWS * 10;
+    t.ok(bytes >= least, `${paths[position]}: ${bytes} bytes`);
+  }
+  await watched.end(t, 'exports');
+});
+
+t.test('an update and a deletion of a million rows by a query', async (t) => {
+  const watched = watch();
+  const headers = { 'content-type': 'application/json' };
+  const filter = { id: { _gt: 0 } };
+  const body = JSON.stringify({ query: { filter, limit: -1 }, data: { amount: 7 } });
+  const updated = await request({ url }, 'PATCH', '/items/small?fields=id', { headers, body });
+  t.ok(updated.status === 200 || updated.status === 400, `${updated.status} ${updated.text.slice(0, 300)}`);
+  const removed = await request({ url }, 'DELETE', '/items/small', {
+    headers,
+    body: JSON.stringify({ query: { filter, limit: -1 } }),
+  });
+  t.ok(removed.status === 204 || removed.status === 400, `${removed.status} ${removed.text.slice(0, 300)}`);
+  await watched.end(t, 'changes');
+});
+
+t.test('a snapshot of fields with large metadata', async (t) => {
+  await withSql(
+    databaseUrl,
+    (sql) => sql`insert into service_fields (collection, field, options)
+      select 'large', 'body', json_build_object('text', repeat('x', ${LARGE_BYTES}))`,
+  );
+  const watched = watch();
+  const answers = await Promise.all(
+    Array.from({ length: 8 }, () => request({ url }, 'GET', '/schema/snapshot?policies')),
+  );
+  t.strictSame(
+    answers.map(({ status }) => status),
+    answers.map(() => 200),
+  );
+  await watched.end(t, 'snapshots');
+});
+
+t.test('an adoption of large revisions', async (t) => {
+  const old = await createDatabase(server, 'old', ['directus.sql', 'directus-data.sql']);
+  await withSql(old, (sql) =>
+    sql
+      .unsafe(`
+        insert into directus_activity (action, collection, item)
+          select 'update', 'articles', n::text from generate_series(1, 200000) n;
+        insert into directus_revisions (activity, collection, item, data)
+          select 1, 'articles', '1', json_build_object('title', repeat('y', ${LARGE_BYTES})) from generate_series(1, 30);`)
+      .simple(),
+  );
+  const adoption = spawn(
+    process.execPath,
+    [packagePath('dist', 'src', 'main.js'), 'adopt', '--activity', '--database-url', old],
+    { env: { PATH: process.env['PATH'] ?? '', NODE_OPTIONS: HEAP }, stdio: 'inherit' },
+  );
+  const watched = watch(adoption);
+  const [code] = (await once(adoption, 'close')) as [number | null];
+  t.equal(code, 0);
+  await watched.end(t, 'adoption');
+});
+
+function* largeRows(): Generator<string> {
+  for (let id = 1; id <= LARGE_ROWS; id++) yield `{"id":${id},"body":"${'z'.repeat(LARGE_BYTES)}"}\n`;
+}
+
+function* smallRows(): Generator<string> {
+  yield 'id,label\n';
+  for (let first = 1; first <= SMALL_ROWS; first += 1_000)
+    yield Array.from({ length: 1_000 }, (_, n) => `${first + n},item ${first + n}\n`).join('');
+}
+
+interface Transfer {
+  readonly status: number;
+  readonly bytes: number;
+}
+
+/** Sends one request from a process of its own, which drops the body of the response. */
+async function transfer(words: readonly string[]): Promise<Transfer> {
+  const target = join(folder, `body-${Math.random()}`);
+  const output: Buffer[] = [];
+  const sender = spawn(
+    curl ?? '',
+    ['-s', '-o', target, '-w', '%{http_code} %{size_download}', '-H', `Authorization: Bearer ${ADMIN_TOKEN}`, ...words],
+    { stdio: ['ignore', 'pipe', 'inherit'] },
+  );
+  sender.stdout.on('data', (piece: Buffer) => output.push(piece));
+  await once(sender, 'close');
+  const [status = 0, bytes = 0] = Buffer.concat(output).toString().split(' ').map(Number);
+  if (status !== 200) t.comment((await readFile(target, 'utf8')).slice(0, 400));
+  t.equal((await stat(target)).size, bytes);
+  return { status, bytes };
+}
+
+interface Watched {
+  readonly end: (t: Test, what: string) => Promise<void>;
+}
+
+/** Measures memory and the answer to `ping` until it is ended. */
+function watch(process: ChildProcess = child): Watched {
+  let largest = 0;
+  let slowest = 0;
+  let running = true;
+  const measure = async (): Promise<void> => {
+    while (running && process.exitCode === null) {
+      largest = Math.max(largest, await residentMebibytes(process));
+      if (process === child) {
+        const start = performance.now();
+        await request({ url }, 'GET', '/server/ping');
+        slowest = Math.max(slowest, performance.now() - start);
+      }
+      await sleep(20);
+    }
+  };
+  const measured = measure();
+  return {
+    end: async (t, what) => {
+      running = false;
+      await measured;
+      t.comment(`${what}: ${Math.round(largest)} MiB, ping ${Math.round(slowest)} ms`);
+      t.ok(largest < MOST_MEMORY, `${Math.round(largest)} MiB of memory`);
+      t.ok(slowest < MOST_WAIT, `ping within ${Math.round(slowest)} ms`);
+      t.equal(child.exitCode, null, 'the service runs');
+    },
+  };
+}
+
+async function residentMebibytes({ pid }: ChildProcess): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');
+  return (Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1] ?? 0) * 1_024) / MEBIBYTE;
+}
+
+/** The service in a process of its own. */
+async function launch(): Promise<{ url: string; child: ChildProcess }> {
+  const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js')], {
+    env: {
+      PATH: process.env['PATH'] ?? '',
+      NODE_OPTIONS: HEAP,
+      PORT: '0',
+      LOG_LEVEL: 'error',
+      ADMIN_TOKEN,
+      DATABASE_URL: databaseUrl,
+      IMPORT_MAX_FILE_SIZE: '600mb',
+      DATABASE_STATEMENT_TIMEOUT: '10m',
+      READ_CACHE_SIZE: '64mb',
+    },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  t.teardown(() => child.kill('SIGKILL'));
+  let output = '';
+  child.stdout.on('data', (piece: Buffer) => {
+    output += piece.toString();
+  });
+  const ready = (): string | undefined => /ready at (\S+)/.exec(output)?.[1];
+  await waitFor(async () => ready() !== undefined, START_WITHIN);
+  return { url: ready() as string, child };
+}
