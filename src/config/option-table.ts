@@ -262,7 +262,7 @@ export const OPTIONS = {
   GRAPHQL_SCHEMA_CACHE_CAPACITY: integer('100', 1, 10_000, 'GraphQL schemas to cache, one per set of permissions'),
   GRAPHQL_ALLOW_LIST: optional(anyText, 'File with a JSON list of GraphQL documents; if set, no others are run'),
   STREAM_ABOVE: integer('10000', 0, 2_147_483_647, 'Lists with a higher limit are streamed row by row'),
-  MAX_RESPONSE_SIZE: size('64mb', 'Largest response that is not streamed, and largest batch of a streamed response'),
+  MAX_RESPONSE_SIZE: size('64mb', 'Largest response that is not streamed, and largest row of a streamed response'),
   RESPONSE_MEMORY: size(
     '128mb',
     'Memory for large responses that are sent at the same time, per thread; a response that does not fit is a 503',
