@@ -33,7 +33,7 @@ export function planOrder(
   return withKey(order, collection);
 }
 
-/** JSON values have no order: they are sorted as text. */
+/** Values at paths into JSON are sorted as text. */
 function asText(operand: OperandPlan): OperandPlan {
   if (operand.kind === 'json') return { ...operand, as: 'text' };
   return operand.kind === 'first' ? { ...operand, operand: asText(operand.operand) } : operand;
@@ -41,9 +41,11 @@ function asText(operand: OperandPlan): OperandPlan {
 
 function checkSortable(operand: OperandPlan, location: string): void {
   if (operand.kind === 'first') checkSortable(operand.operand, location);
-  if (operand.kind === 'field' && (operand.field.type === 'json' || operand.field.type.startsWith('geometry'))) {
-    throw invalidQuery(`${location}: values of type ${operand.field.type} have no order`);
-  }
+  if (operand.kind !== 'field') return;
+  const { name, type, column } = operand.field;
+  if (type.startsWith('geometry')) throw invalidQuery(`${location}: values of type ${type} have no order`);
+  if (column?.base_type === 'json')
+    throw invalidQuery(`${location}: values of type json have no order. Sort by json(${name}, path), or use jsonb`);
 }
 
 /** The relation's sort field, the collection's, or the key alone. */

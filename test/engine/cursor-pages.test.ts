@@ -3,7 +3,7 @@
  * where it begins in the index, not by reading all rows before it.
  */
 import t from 'tap';
-import { createDatabase, get, request, startDatabase, startTestService, withSql } from '../support/service.js';
+import { createDatabase, get, request, startDatabase, startTestService, waitFor, withSql } from '../support/service.js';
 
 const server = await startDatabase();
 const databaseUrl = await createDatabase(server, 'cursor_pages');
@@ -123,4 +123,62 @@ t.test('behind the last value come the nulls', async (t) => {
   t.strictSame(await page('at', [null, '19992']), [19996, 20000]);
   t.strictSame(await page('-at', [null, '19996']), [20000, 19998, 19999]);
   t.strictSame(await page('-at', ['0', '1']), [2]);
+});
+
+t.test('jsonb is sorted as PostgreSQL does, in pages too; json has no order', async (t) => {
+  await withSql(databaseUrl, (sql) =>
+    sql
+      .unsafe(`
+        create table documents (id int primary key, doc jsonb, plain json, docs jsonb[], parent int references documents);
+        insert into documents
+        select n, doc::jsonb, doc::json, case when doc is not null then array[doc::jsonb, null] end, nullif(n % 5, 0)
+        from unnest(array['null', null, '1.0', '1', '"1"', '"a"', '[]', '[1]', '{}', '{"a": 1}', '{"a": "é"}', 'true',
+          '"x\\\\ny"', '12345678901234567890', null, '"null"']) with ordinality list (doc, n);
+        insert into service_relations (many_collection, many_field, one_collection, one_field) values
+          ('documents', 'parent', 'documents', 'kids')`)
+      .simple(),
+  );
+  await waitFor(async () => (await get(service, '/items/documents?fields=kids')).status === 200, 5_000);
+  for (const [sort, order] of [
+    ['doc', 'doc, id'],
+    ['-doc', 'doc desc, id'],
+    ['-doc,-id', 'doc desc, id desc'],
+    ['docs', 'docs, id'],
+    ['parent.doc,id', '(select doc from documents p where p.id = d.parent), id'],
+  ] as const) {
+    const rows = await withSql(databaseUrl, (sql) => sql.unsafe(`select id from documents d order by ${order}`));
+    const expected = rows.map(({ id }) => id as number);
+    const all = (await get(service, `/items/documents?fields=id&sort=${sort}`)).json as { data: { id: number }[] };
+    t.strictSame(
+      all.data.map(({ id }) => id),
+      expected,
+      sort,
+    );
+    for (const limit of [1, 3]) {
+      const seen: number[] = [];
+      for (let cursor: string | null = ''; cursor !== null; ) {
+        const path: string = `/items/documents?fields=id&sort=${sort}&limit=${limit}&cursor=${cursor}`;
+        const { json } = await get(service, path);
+        const { data, meta } = json as { data: { id: number }[]; meta: { next_cursor: string | null } };
+        seen.push(...data.map(({ id }) => id));
+        cursor = meta.next_cursor;
+      }
+      t.strictSame(seen, expected, `${sort}, ${limit} at once`);
+    }
+  }
+  const kids = await get(service, '/items/documents/1?fields=kids.id&deep[kids][_sort]=-doc&deep[kids][_limit]=2');
+  t.strictSame(kids.json, { data: { kids: [{ id: 11 }, { id: 16 }] } }, kids.text);
+  const groups = await get(service, '/items/documents?groupBy=doc&aggregate[count]=*&sort=-doc&limit=3');
+  t.strictSame(groups.json, {
+    data: [
+      { doc: null, count: 2 },
+      { doc: { a: 1 }, count: 1 },
+      { doc: { a: 'é' }, count: 1 },
+    ],
+  });
+  t.match(await get(service, '/items/documents?sort=plain'), {
+    status: 400,
+    text: /json have no order.*json\(plain, path\)/,
+  });
+  t.equal((await get(service, '/items/documents?sort=kids.doc,id&limit=2&cursor=')).status, 200);
 });
