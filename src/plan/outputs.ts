@@ -1,6 +1,6 @@
 /** Selections × model → outputs of a row: wildcards expanded, aliases resolved, relations planned level by level. */
 import { assertNever } from '../base/assert-never.js';
-import { forbiddenField, invalidQuery } from '../base/errors.js';
+import { forbidden, forbiddenField, invalidQuery, ServiceError } from '../base/errors.js';
 import { showsKey } from '../mirror/item-key.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { NO_QUERY, type Selection, type ShapedSelection } from '../request/ast.js';
@@ -15,6 +15,8 @@ import { describeSelection, expandFields, type Position, type Wanted } from './w
 export interface Planner extends Budget {
   /** Items per list, root or nested, when the request names no limit. */
   readonly defaultLimit: number;
+  /** Whether what the caller may not see is left out instead of refused. */
+  readonly isPartial?: boolean;
 }
 
 export function planOutputs(selections: readonly Selection[], position: Position, planner: Planner): Output[] {
@@ -24,12 +26,27 @@ export function planOutputs(selections: readonly Selection[], position: Position
   }
   if (position.query.having) throw invalidQuery(`${position.location}: "having" needs "aggregate" or "groupBy"`);
   checkDeep(position, planner);
-  for (const [name, wanted] of expandFields(selections, position)) {
+  const visible = planner.isPartial
+    ? selections.filter((each) => unlessForbidden(() => expandFields([each], position)))
+    : selections;
+  for (const [name, wanted] of expandFields(visible, position)) {
     spend(planner, 1);
-    const output = planOutput(name, wanted, position, planner);
+    const plan = (): Output | null => planOutput(name, wanted, position, planner);
+    const output = planner.isPartial ? unlessForbidden(plan) : plan();
     if (output) outputs.push(output);
   }
+  if (planner.isPartial && outputs.length === 0 && position.from === null) throw forbidden();
   return outputs;
+}
+
+/** Returns null if the caller may not see it. */
+function unlessForbidden<Result>(plan: () => Result): Result | null {
+  try {
+    return plan();
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === 'FORBIDDEN') return null;
+    throw error;
+  }
 }
 
 /** An unknown name in `deep` is an error, also below a relation that is not selected: its conditions would be lost. */
@@ -65,7 +82,7 @@ function planOutput(name: string, wanted: Wanted, position: Position, planner: P
   }
   const toMany = toManyOf(model, collection, field);
   if (field.relation?.kind === 'one-to-many') {
-    if (!toMany) return withoutTarget(wanted, position, model);
+    if (!toMany) return withoutTarget(name, wanted, position, model);
     const nested = nestedIn(position, toMany.collection, field, name);
     spend(planner, fields.length === 0 ? KEYS_WEIGHT : LEVEL_WEIGHT);
     const isGrouped = nested.query.aggregate !== null || nested.query.groupBy !== null;
@@ -79,7 +96,7 @@ function planOutput(name: string, wanted: Wanted, position: Position, planner: P
   const keys = fields.length === 0;
   if (field.relation?.kind === 'one-to-one' || (field.relation?.kind === 'many-to-one' && !keys)) {
     const toOne = toOneJoin(model, collection, field, field.relation);
-    if (!toOne) return withoutTarget(wanted, position, model);
+    if (!toOne) return withoutTarget(name, wanted, position, model);
     if (keys && !showsKey(toOne.target)) return withoutKeys(wanted, toOne.target, location);
     spend(planner, keys ? KEYS_WEIGHT : LEVEL_WEIGHT);
     return {
@@ -95,19 +112,27 @@ function planOutput(name: string, wanted: Wanted, position: Position, planner: P
   }
   if (field.relation?.kind === 'many-to-one' && !field.column) {
     const toOne = toOneJoin(model, collection, field, field.relation);
-    return toOne ? { kind: 'reference', name, toOne } : withoutTarget(wanted, position, model);
+    return toOne ? { kind: 'reference', name, toOne } : withoutTarget(name, wanted, position, model);
   }
   // Alias fields without a relation (groups, presentation) have nothing to show.
   return field.column ? { kind: 'value', name, operand: { kind: 'field', through: [], field } } : null;
 }
 
-/** A relation to a collection that the caller may not see is left out. One that the database refuses to read is an error if it is named. */
-function withoutTarget({ field, isNamed }: Wanted, { collection, location }: Position, model: Model): null {
+/**
+ * A relation to a collection that the caller may not see is its key if the field itself is selected, and otherwise left out. One that the
+ * database refuses to read is an error if it is named.
+ */
+function withoutTarget(
+  name: string,
+  { field, isNamed, isWhole }: Wanted,
+  { collection, location }: Position,
+  model: Model,
+): Output | null {
   const { relation } = field;
   const target = relation?.kind === 'many-to-one' ? relation.oneCollection : relation?.manyCollection;
   if (isNamed && target !== undefined && isDenied(model, target))
     throw forbiddenField(field.name, collection.name, location);
-  return null;
+  return isWhole && field.column ? { kind: 'value', name, operand: { kind: 'field', through: [], field } } : null;
 }
 
 /** Related items that have no keys to show. Keys that the caller may not see are left out. */
@@ -137,7 +162,7 @@ function planAny(name: string, wanted: Wanted, position: Position, planner: Plan
     (each) => each.kind !== 'wildcard' && !joins.some((toOne) => hasSelected(toOne.target, each)),
   );
   if (missing) throw forbiddenField(`${name}.${describeSelection(missing)}`, collection.name, location);
-  if (joins.length === 0) return null;
+  if (joins.length === 0) return withoutTarget(name, wanted, position, planner.model);
   const targets = joins.map((toOne) => {
     spend(planner, KEYS_WEIGHT);
     const fields = [

@@ -43,7 +43,11 @@ export function planRead(
   request: ReadRequest,
   model: Model,
   limits: PlanLimits,
-  { writableRows = null, locks = true, planner = { model, ...limits, nodes: 0 } }: ReadOptions = {},
+  {
+    writableRows = null,
+    locks = true,
+    planner = { model, ...limits, nodes: 0, isPartial: request.partial === true },
+  }: ReadOptions = {},
 ): ReadPlan {
   const { query, target } = request;
   const call = request.call ? planCall(request.collection, request.call, model) : null;

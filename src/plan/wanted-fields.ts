@@ -24,6 +24,8 @@ export interface Wanted {
   readonly scopes: ReadonlyMap<string, readonly Selection[]>;
   /** Whether the request names it: wildcards leave out fields without a value. */
   readonly isNamed: boolean;
+  /** Whether the field itself is selected, maybe next to fields below it. */
+  readonly isWhole: boolean;
 }
 
 export const EVERYTHING: readonly Selection[] = [{ kind: 'wildcard', fields: [] }];
@@ -43,7 +45,7 @@ export function expandFields(selections: readonly Selection[], position: Positio
       }
       case 'field': {
         const alias = aliased(selection.name);
-        if (alias) addNamed(wanted, alias, selection.fields);
+        if (alias) addNamed(wanted, alias, selection.fields, selection.whole);
         else addField(wanted, selection, position);
         break;
       }
@@ -57,7 +59,7 @@ export function expandFields(selections: readonly Selection[], position: Positio
         for (const field of collection.fields.values()) {
           if (!isReadable(field)) continue;
           const fields = field.relation && !isWayBack(field, position) ? selection.fields : [];
-          add(wanted, field.name, { field, call: null, fields, isNamed: false });
+          add(wanted, field.name, { field, call: null, fields, isNamed: false, isWhole: selection.whole });
         }
         for (const { name } of aliases) {
           const alias = aliased(name);
@@ -75,32 +77,39 @@ type WantedFields = Map<string, Wanted>;
 
 function addField(
   wanted: WantedFields,
-  { name, fields }: Extract<Selection, { kind: 'field' }>,
+  { name, fields, whole }: Extract<Selection, { kind: 'field' }>,
   { collection, location }: Position,
 ): void {
   const { field, scope } = fieldNamed(collection, name, location);
   if (fields.length > 0 && !field.relation)
     throw forbiddenField(`${field.name}.${describeSelection(fields[0])}`, collection.name, location);
-  addNamed(wanted, { name: field.name, field, scope, call: null }, fields);
+  addNamed(wanted, { name: field.name, field, scope, call: null }, fields, whole);
 }
 
-function addNamed(wanted: WantedFields, { name, field, scope, call }: Aliased, fields: readonly Selection[]): void {
+function addNamed(
+  wanted: WantedFields,
+  { name, field, scope, call }: Aliased,
+  fields: readonly Selection[],
+  isWhole = false,
+): void {
   const inner = scope !== null && fields.length === 0 ? EVERYTHING : fields;
-  add(wanted, name, { field, call, fields: inner, scope });
+  add(wanted, name, { field, call, fields: inner, scope, isWhole });
 }
 
 interface Addition extends Pick<Wanted, 'field' | 'call' | 'fields'> {
   readonly scope?: string | null;
   readonly isNamed?: boolean;
+  readonly isWhole?: boolean | undefined;
 }
 
 /** Merges the selections of one field. */
 function add(
   wanted: WantedFields,
   name: string,
-  { field, call, fields, scope = null, isNamed = true }: Addition,
+  { field, call, fields, scope = null, isNamed = true, isWhole = false }: Addition,
 ): void {
-  const before = wanted.get(name) ?? { fields: [], scopes: new Map<string, readonly Selection[]>(), isNamed };
+  const scopes = new Map<string, readonly Selection[]>();
+  const before = wanted.get(name) ?? { fields: [], scopes, isNamed, isWhole: false };
   wanted.set(name, {
     field,
     call,
@@ -110,6 +119,7 @@ function add(
         ? before.scopes
         : new Map(before.scopes).set(scope, [...(before.scopes.get(scope) ?? []), ...fields]),
     isNamed: before.isNamed || isNamed,
+    isWhole: before.isWhole || isWhole || fields.length === 0,
   });
 }
 

@@ -25,6 +25,8 @@ export interface ReadRequest {
   readonly export: boolean;
   /** Whether the row part of an entity tag follows the body of a single item. */
   readonly tagged?: true;
+  /** Whether fields that the caller may not see are left out instead of refused. */
+  readonly partial?: true;
 }
 
 /** The arguments of a call, by name. */
@@ -69,9 +71,12 @@ export interface Query {
 export type MetaCount = 'total_count' | 'filter_count' | 'estimated_count';
 
 export type Selection =
-  | { readonly kind: 'wildcard'; readonly fields: readonly Selection[] }
-  /** The name may carry the scope of a many-to-any relation: `item:headings`. */
-  | { readonly kind: 'field'; readonly name: string; readonly fields: readonly Selection[] }
+  | { readonly kind: 'wildcard'; readonly fields: readonly Selection[]; readonly whole?: true }
+  /**
+   * The name may carry the scope of a many-to-any relation: `item:headings`. `whole` says that the field is selected as well as fields
+   * below it: `author,author.name`.
+   */
+  | { readonly kind: 'field'; readonly name: string; readonly fields: readonly Selection[]; readonly whole?: true }
   | { readonly kind: 'function'; readonly output: string; readonly call: FunctionCall; readonly field: string }
   | ShapedSelection;
 

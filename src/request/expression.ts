@@ -101,6 +101,8 @@ export function outputName(expression: Expression): string {
 interface Node {
   readonly children: Map<string, Node>;
   readonly calls: Map<string, Selection>;
+  /** Whether a path ends here. */
+  isEnd: boolean;
 }
 
 /** Lists of fields repeat: those without values are parsed once per text. */
@@ -144,7 +146,7 @@ export function parseFields(input: unknown, context: ParseContext): Selection[] 
 /** Paths that share a beginning share a node: `author.name,author.id` asks once for the author. */
 function readFields(list: readonly string[], context: ParseContext): Selection[] | null {
   if (list.length === 0) return null;
-  const root: Node = { children: new Map(), calls: new Map() };
+  const root: Node = { children: new Map(), calls: new Map(), isEnd: false };
   for (const text of list) {
     const expression = parseExpression(text, 'fields', context);
     const { path, call } = expression;
@@ -152,7 +154,7 @@ function readFields(list: readonly string[], context: ParseContext): Selection[]
     for (const segment of call ? path.slice(0, -1) : path) {
       let child = node.children.get(segment);
       if (!child) {
-        child = { children: new Map(), calls: new Map() };
+        child = { children: new Map(), calls: new Map(), isEnd: false };
         node.children.set(segment, child);
       }
       node = child;
@@ -160,18 +162,19 @@ function readFields(list: readonly string[], context: ParseContext): Selection[]
     if (call) {
       const output = outputName(expression);
       node.calls.set(output, { kind: 'function', output, call, field: path.at(-1) ?? '' });
-    }
+    } else node.isEnd = true;
   }
   return selections(root);
 }
 
 function selections(node: Node): Selection[] {
-  const fields = [...node.children].map(
-    ([name, child]): Selection =>
-      name === '*'
-        ? { kind: 'wildcard', fields: selections(child) }
-        : { kind: 'field', name, fields: selections(child) },
-  );
+  const fields = [...node.children].map(([name, child]): Selection => {
+    const below = {
+      fields: selections(child),
+      ...(child.isEnd && child.children.size > 0 && { whole: true as const }),
+    };
+    return name === '*' ? { kind: 'wildcard', ...below } : { kind: 'field', name, ...below };
+  });
   return [...fields, ...node.calls.values()];
 }
 

@@ -41,6 +41,11 @@ export function tagged(parsed: Parsed): Parsed {
   return { ...parsed, request: { ...parsed.request, tagged: true }, shape: `tagged ${parsed.shape}` };
 }
 
+/** The same read without the fields that the caller may not see. */
+export function partial(parsed: Parsed): Parsed {
+  return { ...parsed, request: { ...parsed.request, partial: true }, shape: `partial ${parsed.shape}` };
+}
+
 /** The caller's own item, or several such as roles. The caller need not be able to see the keys. */
 export function parseOwn(
   collection: string,

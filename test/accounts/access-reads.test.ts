@@ -86,6 +86,7 @@ await sql`insert into notes (owner, role, text) values
   (null, null, 'owner@example.com'), (null, null, 'owner'), (${editor.user}, ${editor.role}, 'theirs')`;
 /** They have a role in common; it tells who has it, and letters tell whose they are, to some of them alone. */
 const asker = await makeCaller(sql, 'asker', [{ permissions: [read('articles', null)] }]);
+const placer = await makeCaller(sql, 'placer', [{ permissions: [read('articles_blocks', null, ['id', 'item'])] }]);
 const lister = await makeCaller(sql, 'lister', [
   {
     permissions: [
@@ -351,6 +352,50 @@ t.test('many-to-any leads to readable collections alone', async (t) => {
     blocks: [{ item: { text: 'Intro text' } }, { item: null }, { item: { who: 'Hamlet' } }],
   });
   t.equal(await data(blocks, '/items/articles/1?fields=blocks.item:block_image.url'), 403);
+});
+
+t.test('a relation that leads nowhere is the key that the request names', async (t) => {
+  const one = (fields: string): Promise<unknown> => data(asker, `/items/articles/1?fields=${fields}`);
+  const { author } = (await one('author')) as { author: unknown };
+  t.ok(author);
+  for (const fields of ['id,author,author.*', 'author.*,id,author', 'id,author,author.name'])
+    t.strictSame(await one(fields), { id: 1, author }, fields);
+  t.match(await one('*,author.*'), { id: 1, author });
+  t.match(await one('*,*.*'), { id: 1, author });
+  t.strictSame(await one('id,author.*'), { id: 1 }, 'without its own name it is left out');
+  t.strictSame(await data(asker, '/items/articles/1?alias[writer]=author&fields=id,writer,writer.name'), {
+    id: 1,
+    writer: author,
+  });
+  const places = await data(placer, '/items/articles_blocks?fields=item,item.*&sort=id&limit=1');
+  t.strictSame(places, [{ item: '1' }], 'many-to-any');
+  t.strictSame(await data(editor, '/items/articles/1?fields=author,author.id'), { author: { id: author } });
+});
+
+t.test('of their own account and roles callers get what they may see', async (t) => {
+  const { user, role } = lister;
+  const name = 'Hello World';
+  t.strictSame(await data(lister, '/users/me?fields=first_name'), { first_name: name });
+  t.match(await data(lister, '/users/me?fields=*,policies.policy.name'), { first_name: name });
+  t.strictSame(
+    await data(
+      lister,
+      '/users/me?fields=first_name,email,letters.text,letters.nothing,role.name&deep[letters][_limit]=1',
+    ),
+    {
+      first_name: name,
+      letters: [{ text: name }],
+    },
+  );
+  t.strictSame(await data(lister, '/users/me?fields=email,policies'), { id: user }, 'nothing of it');
+  t.strictSame(await data(lister, '/users/me?fields=email&filter[x]=1'), { id: user });
+  t.strictSame(await data(asker, '/users/me?fields=first_name'), { id: asker.user });
+  t.strictSame(await data(lister, '/roles/me?fields=name,description,users.email,users.first_name'), [
+    { name: 'lister', users: [{ first_name: name }] },
+  ]);
+  t.strictSame(await data(asker, '/roles/me?fields=name'), [{ id: asker.role }]);
+  t.equal(await data(lister, `/users/${user}?fields=first_name,email`), 403);
+  t.equal(await data(lister, `/roles/${role}?fields=name,email`), 403, 'other reads are refused');
 });
 
 t.test('variables of the caller in rules', async (t) => {

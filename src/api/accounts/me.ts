@@ -17,7 +17,7 @@ import type { Mirror } from '../../mirror/watch.js';
 import type { WriteAction } from '../../plan/access.js';
 import type { Parsed } from '../../request/ast.js';
 import { UrlCache } from '../../request/parse-cache.js';
-import { parseCountOfKeys, parseOwn, parseSearch, tagged } from '../../request/rest.js';
+import { parseCountOfKeys, parseOwn, parseSearch, partial, tagged } from '../../request/rest.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, dataReply, route } from '../action.js';
 import { type ItemsServices, writeItems } from '../items/item-writes.js';
 import { taggedReply } from '../items/items.js';
@@ -92,7 +92,7 @@ export function meRoutes(services: MeServices): ApiRoute[] {
   ];
 }
 
-/** Callers who may not see their own account get its id only. */
+/** Fields that callers may not see of their own account are left out. Without any, they get its id only. */
 async function readMe(exchange: Exchange, services: MeServices): Promise<Reply> {
   const caller = await services.identities.identify(exchange);
   if (caller.share) return dataReply({ data: { share: caller.share.id } });
@@ -107,7 +107,7 @@ async function updateMe(exchange: Exchange, services: MeServices, urls: UrlCache
   return writeItems(exchange, services, urls, { collection: 'service_users', key });
 }
 
-/** The caller's role and those above it. */
+/** The caller's role and those above it, as far as the caller may see them. */
 async function readRoles(exchange: Exchange, services: MeServices): Promise<Reply> {
   const identity = onlyUserOrView(await services.identities.identify(exchange));
   const { roles } = identity;
@@ -124,8 +124,9 @@ async function readVisible(
   parsed: Parsed,
   identity: Identity,
   exchange: Exchange,
-  { reads }: MeServices,
+  services: MeServices,
 ): Promise<Buffer | null> {
+  const { reads } = services;
   try {
     return await read(
       {
@@ -137,9 +138,10 @@ async function readVisible(
       reads,
     );
   } catch (error) {
-    if (error instanceof ServiceError && error.code === 'FORBIDDEN' && !identity.administrator) return null;
-    throw error;
+    if (!(error instanceof ServiceError && error.code === 'FORBIDDEN') || identity.administrator) throw error;
+    if (parsed.request.partial) return null;
   }
+  return readVisible(partial(parsed), identity, exchange, services);
 }
 
 function readGlobals({ caller }: ActionRequest<Identity>): ActionResult {
