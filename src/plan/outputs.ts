@@ -155,7 +155,7 @@ function planAny(name: string, wanted: Wanted, position: Position, planner: Plan
   const location = `${position.location}.${name}`;
   const joins = anyJoins(planner.model, collection, field, location);
   for (const scope of wanted.scopes.keys()) {
-    if (!joins.some((toOne) => toOne.target.name === scope))
+    if (!joins.some((toOne) => toOne.target.name === scope) && !isHiddenTarget(field, scope, planner.model))
       throw forbiddenField(`${name}:${scope}`, collection.name, location);
   }
   const missing = wanted.fields.find(
@@ -173,6 +173,11 @@ function planAny(name: string, wanted: Wanted, position: Position, planner: Plan
     return { toOne, level: planSingle(fields, nested, planner) };
   });
   return { kind: 'any', name, keys: true, targets };
+}
+
+/** A collection of the relation that the caller may not see: its items are null, as they are without a scope. */
+function isHiddenTarget({ relation }: Field, scope: string, model: Model): boolean {
+  return relation?.kind === 'many-to-any' && relation.allowedCollections.includes(scope) && !isDenied(model, scope);
 }
 
 function hasSelected(collection: Collection, selection: Selection): boolean {

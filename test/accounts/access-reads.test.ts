@@ -351,7 +351,18 @@ t.test('many-to-any leads to readable collections alone', async (t) => {
   t.strictSame(await data(blocks, '/items/articles/1?fields=blocks.item.*&deep[blocks][_sort]=id'), {
     blocks: [{ item: { text: 'Intro text' } }, { item: null }, { item: { who: 'Hamlet' } }],
   });
-  t.equal(await data(blocks, '/items/articles/1?fields=blocks.item:block_image.url'), 403);
+  const named = 'blocks.item:block_text.text,blocks.item:block_image.url,blocks.item:block_quote.who';
+  t.strictSame(
+    await data(blocks, `/items/articles/1?fields=${named}&deep[blocks][_sort]=id`),
+    { blocks: [{ item: { text: 'Intro text' } }, { item: null }, { item: { who: 'Hamlet' } }] },
+    'a named collection that may not be read is as one that is not named',
+  );
+  t.equal(
+    await data(blocks, '/items/articles/1?fields=blocks.item:authors.name'),
+    403,
+    'no collection of the relation',
+  );
+  t.equal(await data(blocks, '/items/articles_blocks?filter[item:block_image][url][_nnull]=true'), 403);
 });
 
 t.test('a relation that leads nowhere is the key that the request names', async (t) => {
