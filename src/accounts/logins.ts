@@ -186,6 +186,14 @@ export class Logins {
     ]);
   }
 
+  /** Applications send it with each page that they show. It is no change for the activity. */
+  async trackPage(user: string, page: string): Promise<void> {
+    await this.database.rows(
+      "update service_users set last_page = $2::text where id = $1::uuid and coalesce(last_page, '') <> $2::text",
+      [user, page],
+    );
+  }
+
   /** Marks the one-time password of this time step as used. Returns false if it was used before. */
   async useStep(user: string, step: number): Promise<boolean> {
     const rows = await this.database.rows(

@@ -390,6 +390,23 @@ t.test('repeated failures lock an account, but never the last administrator out 
   await sql`update service_settings set auth_login_attempts = null`;
 });
 
+t.test('an application stores the page that it showed last', async (t) => {
+  const { id, token } = await makeUser(sql, 'wanderer');
+  const track = (body: unknown, carried: string | null = token): Promise<Answer> =>
+    request(service, 'PATCH', '/users/me/track/page', {
+      token: carried,
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+  t.match(await track({ last_page: '/content/articles' }), { status: 204 });
+  const [tracked] = await sql`select last_page from service_users where id = ${id}`;
+  t.equal(tracked?.['last_page'], '/content/articles');
+  t.equal((await sql`select from service_activity where item = ${id} and action = 'update'`).length, 0, 'no change');
+  t.match(await track({}), failure(400, 'INVALID_PAYLOAD'));
+  t.match(await track({ last_page: 'x'.repeat(256) }), failure(400, 'INVALID_PAYLOAD'));
+  t.match(await track({ last_page: '/' }, null), failure(401, 'INVALID_CREDENTIALS'));
+});
+
 t.test('a second factor', async (t) => {
   const { email, id, token } = await makeUser(sql, 'careful');
   const tfa = (step: string, body: unknown, carried: string | null = token): Promise<Answer> =>

@@ -72,6 +72,11 @@ export function accountRoutes(services: AccountServices): ApiRoute[] {
       body: object({ otp: STRING }, ['otp']),
       graphql: { name: 'users_me_tfa_disable', once: true },
     }),
+    action('PATCH /users/me/track/page', trackPage, {
+      summary: 'Store the page that an application showed last',
+      allow: 'users',
+      body: object({ last_page: STRING }, ['last_page']),
+    }),
     action('POST /users/:key/tfa/disable', disableOther, {
       summary: 'Disable the second factor of a user',
       allow: 'administrators',
@@ -112,6 +117,15 @@ async function enable(request: ActionRequest<User>, services: AccountServices): 
 async function disable(request: ActionRequest<User>, services: AccountServices): Promise<ActionResult> {
   const body = readBody(await request.json());
   await disableSecondFactor(request.caller.user, readText(body, 'otp'), request.client.address, services);
+  return {};
+}
+
+const PAGE_LENGTH = 255;
+
+async function trackPage(request: ActionRequest<User>, { logins }: AccountServices): Promise<ActionResult> {
+  const page = readText(readBody(await request.json()), 'last_page');
+  if (page.length > PAGE_LENGTH) throw invalidPayload(`"last_page" must have at most ${PAGE_LENGTH} characters`);
+  await logins.trackPage(request.caller.user, page);
   return {};
 }
 
