@@ -28,7 +28,9 @@ export function showField(column: Fragment, field: Field, as: Representation = '
     case 'jsonb':
       return { form: 'json', text: textOf(column, base) };
     case 'int8':
-      return as === 'number' ? { form: 'json', text: textOf(column, base) } : quoted(column, base);
+      return as === 'number' || field.type === 'integer'
+        ? { form: 'json', text: textOf(column, base) }
+        : quoted(column, base);
     case 'numeric':
       // As a number it may be NaN, which is none in JSON.
       return as === 'number' ? { form: 'value', value: column } : quoted(column, base);

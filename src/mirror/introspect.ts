@@ -11,7 +11,7 @@ import { freezeMap, freezeTree } from './freeze.js';
 import { buildFunctions, computedBy, type FindComputed } from './functions.js';
 import type { Collection, CollectionPrivileges, Field, Model, Relation, RolePrivileges } from './model.js';
 import { isReserved, relate } from './relations.js';
-import { namesCollections, ownName, type Synonyms } from './synonyms.js';
+import { namesCollections, numberType, ownName, type Synonyms } from './synonyms.js';
 import { isReadable } from './write-facts.js';
 
 /** Without computed fields for changes of tables: there, such a field has no column. */
@@ -246,7 +246,7 @@ function buildFields(
       Object.freeze({
         collection: table.name,
         name,
-        type: facts ? fieldTypeOf(facts.type, special) : 'alias',
+        type: facts ? ((synonyms && numberType(table, name)) ?? fieldTypeOf(facts.type, special)) : 'alias',
         special,
         column: facts?.column ?? null,
         relation: relations?.get(name) ?? null,

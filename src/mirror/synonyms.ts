@@ -45,6 +45,22 @@ const NAMING: ReadonlySet<string> = new Set([
   'service_shares.collection',
 ]);
 
+/** Columns of 64 bits that have 32 in Directus: their values are numbers there, where others of 64 bits are texts. */
+const NUMBERS: ReadonlySet<string> = new Set([
+  'service_activity.id',
+  'service_revisions.id',
+  'service_revisions.activity',
+  'service_revisions.parent',
+]);
+
+/** The type that Directus has for a column of the service, or null if it has the one of the column. */
+export function numberType(
+  table: { readonly name: string; readonly system: boolean },
+  field: string,
+): 'integer' | null {
+  return table.system && NUMBERS.has(`${table.name}.${field}`) ? 'integer' : null;
+}
+
 /** The fields of a table that hold names of collections: also those by which many-to-any relations find their items. */
 export function namesCollections(
   table: { readonly name: string; readonly system: boolean },

@@ -102,6 +102,17 @@ t.test('rows, filters, rules and errors have the names of Directus', async (t) =
     { collection: 'directus_permissions' },
   ]);
 
+  const [activity] = dataOf<{ id: unknown; revisions: unknown[] }[]>(
+    await get(service, '/activity?limit=1&fields=id,revisions&filter[collection]=directus_permissions'),
+  );
+  const [revision] = dataOf<{ id: unknown; activity: unknown }[]>(
+    await get(service, `/revisions?fields=id,activity&filter[activity]=${activity?.id}`),
+  );
+  t.type(activity?.id, 'number', 'these keys are numbers, as in Directus');
+  t.strictSame(revision, { id: activity?.revisions[0], activity: activity?.id });
+  t.equal((await get(service, `/activity/${activity?.id}`)).status, 200);
+  t.strictSame((await get(service, '/activity?filter[id]=4611686018427387904')).json, { data: [] }, 'of 64 bits still');
+
   const follow = encodeURIComponent('{"$FOLLOW(directus_panels,dashboard)":{"name":{"_eq":"a"}}}');
   t.strictSame((await get(service, `/dashboards?filter=${follow}`)).json, { data: [] });
 
