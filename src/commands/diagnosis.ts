@@ -168,7 +168,7 @@ function collections(examined: Examined): Finding[] {
     collisions.length === 0
       ? finding('Names', 'ok', 'no two tables have the same name')
       : finding('Names', 'problem', taken, collisions.map(namingDetail)),
-    ...listed('Collections', 'note', 'not served for other reasons', rest.map(refusalDetail)),
+    ...listed('Collections', 'note', 'not served for other reasons', byReason(rest)),
   ];
 }
 
@@ -179,6 +179,17 @@ interface Refusal {
 
 function refusalDetail({ name, reason }: Refusal): Detail {
   return { name, message: `it ${reason}` };
+}
+
+/** An installation of Directus has dozens of tables that are not served for one reason: that is one line. */
+function byReason(refused: readonly Refusal[]): Detail[] {
+  const reasons = new Map<string, Refusal[]>();
+  for (const each of refused) reasons.set(each.reason, [...(reasons.get(each.reason) ?? []), each]);
+  return [...reasons].flatMap(([reason, same]) => {
+    const [first] = same;
+    if (!first || same.length === 1) return same.map(refusalDetail);
+    return [{ name: `${same.length} tables`, message: `each ${reason} (${first.name} and others)` }];
+  });
 }
 
 /** `refused` are views that need a declared key to be served. The operator knows which columns identify a row. */

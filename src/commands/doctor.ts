@@ -97,7 +97,7 @@ async function lookAt(database: Database, config: Config): Promise<Examined> {
       model,
       declared: document.function_rows ?? [],
       installed,
-      unindexed: await loadUnindexed(cell, database.schemas),
+      unindexed: await loadUnindexed(cell, model),
       others,
       omissions: await readOmissions(cell, model, document.function_rows ?? []),
     };

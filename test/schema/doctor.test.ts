@@ -68,6 +68,19 @@ t.test('a database in order has no problems', async (t) => {
   t.equal(tables.length, 0, 'and it still has no table of ours');
 });
 
+t.test('the tables of an adopted Directus are one line, and their indexes are not missed', async (t) => {
+  const url = await createDatabase(server, 'adopted', ['directus.sql', 'directus-data.sql']);
+  const { code } = await runCommand(['adopt'], { DATABASE_URL: url, SYSTEM_SCHEMA: 'ours' });
+  t.equal(code, 0);
+  const { findings: found } = await findings(url, { SYSTEM_SCHEMA: 'ours' });
+  const [unserved] = found.filter(({ message }) => message === 'not served for other reasons');
+  t.match(unserved?.details, [{ name: /^\d\d tables$/, message: /^each belongs to Directus: .* \(\w+ and others\)$/ }]);
+  t.equal(unserved?.details.length, 1);
+  const fixes = found.flatMap(({ details }) => details.flatMap(({ fix = '' }) => (fix.includes('index') ? [fix] : [])));
+  t.ok(fixes.length > 0, 'tables that are served');
+  t.notMatch(fixes.join(), /"directus_/);
+});
+
 t.test('a missing index, a missing right and a name that is taken are found, with what solves them', async (t) => {
   const url = await createDatabase(server, 'ill');
   const sql = connectSql(url);

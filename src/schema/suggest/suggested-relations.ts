@@ -3,6 +3,7 @@
  * at once do not write a relation twice.
  */
 import { parseOwnJson } from '../../base/narrow.js';
+import { holdsTable, type Model } from '../../mirror/model.js';
 import { readSql } from '../../sql/read-sql.js';
 import type { SchemaChanger } from '../change/change.js';
 import { planSuggestions, type Suggestion, suggestRelations } from './suggest.js';
@@ -18,16 +19,18 @@ export interface Unindexed {
 }
 
 export async function findUnindexed(schemaChanges: SchemaChanger): Promise<readonly Unindexed[]> {
-  const { schemas } = schemaChanges.model;
-  return schemaChanges.read((draft) => loadUnindexed((text, parameters) => draft.cell(text, parameters), schemas));
+  const { model } = schemaChanges;
+  return schemaChanges.read((draft) => loadUnindexed((text, parameters) => draft.cell(text, parameters), model));
 }
 
 /** `cell` answers the first cell of a statement. */
 export async function loadUnindexed(
   cell: (text: string, parameters: readonly string[]) => Promise<Buffer | null>,
-  schemas: readonly string[],
+  model: Model,
 ): Promise<readonly Unindexed[]> {
-  return parseOwnJson<Unindexed[]>(String(await cell(UNINDEXED, [JSON.stringify(schemas)])));
+  const unindexed = parseOwnJson<Unindexed[]>(String(await cell(UNINDEXED, [JSON.stringify(model.schemas)])));
+  // The service neither reads nor writes the tables of a Directus that it has adopted.
+  return unindexed.filter(({ schema, table }) => !table.startsWith('directus_') || holdsTable(model, schema, table));
 }
 
 /** One transaction; answers what was written. `check` may throw: then nothing is. */
