@@ -128,5 +128,28 @@ select pg_catalog.json_build_object(
       select from pg_catalog.json_array_elements($4::json) declared (pair)
       where declared.pair ->> 0 = namespace.nspname and declared.pair ->> 1 = proc.proname
     )
+  ),
+  -- Functions that set a parameter or a role for the session, by their texts without comments. `called`: volatile, and no trigger.
+  'session_setters', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
+      'name', pg_catalog.format('%I.%I', namespace.nspname, proc.proname),
+      'called', proc.provolatile = 'v' and proc.prorettype <> 'pg_catalog.trigger'::pg_catalog.regtype
+    ) order by namespace.nspname, proc.proname, proc.oid), '[]')
+    from pg_catalog.pg_proc proc
+    join pg_catalog.pg_namespace namespace on namespace.oid = proc.pronamespace
+    cross join lateral (
+      select pg_catalog.regexp_replace(
+        coalesce(pg_catalog.pg_get_function_sqlbody(proc.oid), proc.prosrc), '--[^\n]*|/\*.*?\*/', ' ', 'g') as text
+    ) source
+    where namespace.nspname not in ('pg_catalog', 'information_schema') and namespace.nspname !~ '^pg_'
+      and proc.prokind in ('f', 'p')
+      and not exists (
+        select from pg_catalog.pg_depend owner
+        where owner.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass and owner.objid = proc.oid and owner.deptype = 'e'
+      )
+      and (
+        source.text ~* '\mset_config\s*\([^;]*,\s*(false|''(f|false|off|no|0)'')\s*\)'
+        or source.text ~* '(^|;|''|\m(begin|then|else|loop)\M)\s*set\s+(?!(local|constraints|transaction)\M)[a-z_"]'
+      )
   )
 )::text

@@ -232,7 +232,8 @@ function isLockWait({ where }: DatabaseFailure): boolean {
 /** Connection exceptions, too many connections, an administrator's shutdown, and what the driver says of a socket. */
 function isConnectionFailure(code: string): boolean {
   return (
-    /^(08|53300|57P)/.test(code) || /^(ECONN|ENOTFOUND|EPIPE|ETIMEDOUT|EHOSTUNREACH|CONNECT|CONNECTION_)/.test(code)
+    /^(08|25P03|53300|57P)/.test(code) ||
+    /^(ECONN|ENOTFOUND|EPIPE|ETIMEDOUT|EHOSTUNREACH|CONNECT|CONNECTION_)/.test(code)
   );
 }
 

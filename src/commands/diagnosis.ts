@@ -48,6 +48,8 @@ export interface Facts {
   readonly schemas: readonly { readonly schema: string; readonly usage: boolean; readonly create: boolean }[];
   readonly tables: readonly TableRights[];
   readonly functions: readonly FunctionRights[];
+  /** Functions that set something for the session; `called`: volatile, and no trigger. */
+  readonly session_setters: readonly { readonly name: string; readonly called: boolean }[];
 }
 
 interface TableRights {
@@ -369,7 +371,28 @@ function functions({ model, declared, facts }: Examined): Finding[] {
       'volatile (the default), so GET and GraphQL queries cannot call them; if they only read, declare them stable',
       facts.functions.filter((each) => each.idle).map(stableLine),
     ),
+    ...sessionSetters(facts),
     ...computedFields(model),
+  ];
+}
+
+function sessionSetters({ session_setters: setters }: Facts): readonly Finding[] {
+  const details = (isCalled: boolean): readonly Detail[] =>
+    setters.filter(({ called }) => called === isCalled).map(({ name }) => ({ name, message: '' }));
+  const advice = 'use set_config(name, value, true) or SET LOCAL';
+  return [
+    ...listed(
+      'Functions',
+      'problem',
+      `not volatile or a trigger, but set something for the session, which stays for other callers; ${advice}`,
+      details(false),
+    ),
+    ...listed(
+      'Functions',
+      'note',
+      `set something for the session: it is reset after a call by /rpc or GraphQL, but stays for other callers if a trigger, policy, view or default calls the function; ${advice}`,
+      details(true),
+    ),
   ];
 }
 

@@ -235,6 +235,38 @@ t.test('privileges on some columns are a note that names them', async (t) => {
   ]);
 });
 
+t.test('functions that set something for their session are found', async (t) => {
+  const url = await createDatabase(server, 'session_setters');
+  await withSql(url, (sql) =>
+    sql.unsafe(`
+      create table notes (id serial primary key, body text);
+      create function tenant(t text) returns text language sql as $$ select set_config('app.tenant', lower(t), false) $$;
+      create function readonly() returns void language plpgsql as $$ begin
+        set default_transaction_read_only = on; end $$;
+      create function became() returns void language plpgsql as $$ begin execute 'SET ROLE postgres'; end $$;
+      create function audited() returns trigger language plpgsql as
+        $$ begin perform set_config('app.note', new.body, false); return new; end $$;
+      create function stable_one() returns text language sql stable begin atomic select set_config('a.b', 'c', false); end;
+      create function local_one() returns trigger language plpgsql as $$ begin
+        -- set role other
+        set local app.x = 'y';
+        perform set_config('app.y', ';', true);
+        update notes set body = 'a set x' where id = new.id;
+        insert into notes (id) values (1) on conflict (id) do update
+          set body = 'x';
+        return new; end $$`),
+  );
+  const { findings: all } = await findings(url);
+  const found = all.filter(({ message }) => message.includes('for the session'));
+  t.strictSame(
+    found.map(({ section, status, details }) => [section, status, details.map(({ name }) => name)]),
+    [
+      ['Functions', 'problem', ['public.audited', 'public.stable_one']],
+      ['Functions', 'note', ['public.became', 'public.readonly', 'public.tenant']],
+    ],
+  );
+});
+
 t.test('functions that cannot be called as they are declared are found', async (t) => {
   const url = await createDatabase(server, 'functions');
   const sql = connectSql(url);

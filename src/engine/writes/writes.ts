@@ -10,7 +10,6 @@ import type { WriteBatcher } from '../../batching/write-batcher.js';
 import { tagList } from '../../compile/write/write-input.js';
 import type { Collection, Model } from '../../mirror/model.js';
 import { isIntercepted, isLockable } from '../../mirror/write-facts.js';
-import { checkArguments } from '../../plan/call-arguments.js';
 import { planImported } from '../../plan/write/conflict.js';
 import { Guard } from '../../plan/write/guard.js';
 import { checkKeyed, checkKeys, displayWrittenKey, shownKey } from '../../plan/write/key.js';
@@ -28,8 +27,7 @@ import { noteCommit } from '../consistency.js';
 import { isDistributed, parseWrittenKeys, planForShard, WRITTEN_KEYS } from '../distributed.js';
 import type { TransactionScope } from '../extensions/transaction-items.js';
 import { WriteHooks } from '../hooks/write-hooks.js';
-import { cellOf } from '../reads/reads.js';
-import { compileInSession, countInSession } from '../reads/session-reads.js';
+import { countInSession } from '../reads/session-reads.js';
 import { retry } from '../retry.js';
 import type { RequestClient } from '../stages.js';
 import {
@@ -48,6 +46,7 @@ import {
   type WriteLimits,
   type WriteServices,
 } from './compiled-write.js';
+import { callFunction } from './function-call.js';
 import { answerOnce, answerRepeated, isRepeated, takeNewKey } from './idempotency.js';
 import { checkDisclosure } from './key-disclosure.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
@@ -556,43 +555,5 @@ export class Writes extends WriteExecution {
           }),
     });
     return noteCommit(this.services.consistency, written, by);
-  }
-}
-
-/**
- * Calls a function that may write, and reads what it returned in the same transaction: that of the session if there is one. With an
- * Idempotency-Key the function is called once, and answered as the first time.
- */
-async function callFunction(
-  { query, writer, client, idempotencyKey }: WritingCall,
-  joined: Session | null,
-  { reads, database }: WriteServices,
-  { idempotencyLifetime }: WriteLimits,
-): Promise<Buffer | null> {
-  const compiled = compileInSession({ reads, writer, client }, query);
-  client.statement(compiled.statement.text);
-  checkArguments(compiled.calls, query.values);
-  const read = { query, compiled, caller: writer.caller };
-  const statements = [...(compiled.before ? [reads.bind(read, compiled.before)] : []), reads.bind(read)];
-  const settings = reads.settingsOf({ ...read, origin: client });
-  const callIn = async (session: Session): Promise<Buffer | null> => {
-    let body: Buffer | null = null;
-    const run = async (): Promise<Buffer | null> => {
-      for (const statement of statements) body = await cellOf(statement, session);
-      return body;
-    };
-    return settings === null ? run() : session.asCaller(settings, run);
-  };
-  try {
-    if (joined) return await callIn(joined);
-    if (idempotencyKey)
-      return await database.transaction((session) =>
-        answerOnce(idempotencyKey, { database, session, idempotencyLifetime }, () => callIn(session)),
-      );
-    const pipelined = statements.map((statement) => ({ ...statement, columns: 1 as const }));
-    const cells = await database.sessions.use((session) => session.runPipelined(pipelined, settings));
-    return cells.at(-1) ?? null;
-  } finally {
-    client.staged('execute');
   }
 }

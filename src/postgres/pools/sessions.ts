@@ -3,6 +3,7 @@
  * another connection it would be outside of the transaction. All that it is asked to do is answered in the time that the
  * connection gives a statement.
  */
+import { setImmediate as immediate } from 'node:timers/promises';
 import { AS_SERVICE, type CallerSettings, textFor } from '../../access/database-caller.js';
 import { lockedByOthers, outcomeUnknown, ranTooLong } from '../../base/errors.js';
 import { codeOf, elementAt, succeeds } from '../../base/narrow.js';
@@ -78,6 +79,8 @@ export class Session implements Pooled {
   #stopped: Promise<void> | null = null;
   /** The caller whose settings the open transaction has, or null. */
   #caller: CallerSettings | null = null;
+  /** Whether a function of the database ran in the open transaction, which may have changed the session. */
+  #isChanged = false;
 
   /**
    * `open` makes the connection; `onLost` is called when it is lost, `count` for each statement, `onCommitted` with the position
@@ -249,6 +252,42 @@ export class Session implements Pooled {
     }
   }
 
+  /**
+   * Runs a function of the database, which may set a role or a parameter. The rest of the transaction has the role of its caller again, and the
+   * session is restored at the end.
+   */
+  async calling<Result>(work: () => Promise<Result>): Promise<Result> {
+    this.#isChanged = true;
+    const result = await work();
+    await this.query('reset role');
+    if (this.#caller?.role) await this.become(this.#caller);
+    return result;
+  }
+
+  /** As `runPipelined`, for a function that may change the session. The session is restored in the same round trip, after the commit. */
+  async callPipelined(
+    statements: readonly TransactionStatement[],
+    settings: CallerSettings | null,
+  ): Promise<(Buffer | null)[]> {
+    let isEnded = false;
+    const called = this.runPipelined(statements, settings).finally(() => {
+      isEnded = true;
+    });
+    // A statement that is sent once more ends after the session was restored.
+    const isRestored = this.#restore()
+      .then(() => immediate())
+      .then(() => isEnded);
+    try {
+      return await called;
+    } finally {
+      if (!(await isRestored)) await this.#restore();
+    }
+  }
+
+  async #restore(): Promise<void> {
+    if (!this.#lost) await this.cells(this.connection.restoring, () => {}).catch(() => this.destroy());
+  }
+
   /** A transaction whose statements are sent together, in one round trip; answers the cell of each. */
   async runPipelined(
     statements: readonly TransactionStatement[],
@@ -328,6 +367,7 @@ export class Session implements Pooled {
       await begun;
       // PostgreSQL would take it for an order to undo all, and say that it was done.
       if (this.connection.hasFailed) throw new Error('a statement of the transaction has failed and was passed over');
+      if (this.#isChanged && !this.connection.keepsSession) await this.cells(this.connection.restoring, () => {});
       const ended = this.#run({ text: 'commit', parameters: [], prepare: false, plain: true }, asDecided);
       await (this.onCommitted ? this.#withPosition(ended) : ended);
       const afterwards = [...this.#afterwards];
@@ -340,6 +380,8 @@ export class Session implements Pooled {
       throw error;
     } finally {
       this.#caller = null;
+      if (this.#isChanged && this.connection.keepsSession) await this.#restore();
+      this.#isChanged = false;
     }
   }
 

@@ -42,6 +42,13 @@ interface ClientOptions {
   readonly ssl?: false;
 }
 
+/** Parameters that every pooler passes on. */
+export const START_PARAMETERS: Settings = {
+  application_name: `lateral ${packageVersion}`,
+  TimeZone: 'UTC',
+  DateStyle: 'ISO, MDY',
+};
+
 /** The part of its time that a statement may wait for a lock. */
 const LOCK_SHARE = 0.9;
 
@@ -64,9 +71,7 @@ export function openClient(
     onnotice: () => {},
     types: AS_WRITTEN,
     connection: {
-      application_name: `lateral ${packageVersion}`,
-      TimeZone: 'UTC',
-      DateStyle: 'ISO, MDY',
+      ...START_PARAMETERS,
       // Poolers refuse all others, or ignore them.
       ...((options.pooler ?? 'none') === 'none' ? settingsOf(options, statementTimeout, settings) : {}),
     },

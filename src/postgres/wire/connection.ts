@@ -31,9 +31,11 @@ import {
   TRANSACTION_IDLE,
   writeFetch,
 } from './protocol.js';
+import { restoringStatements } from './restored-session.js';
 import { cancelStatement, type Receiver } from './socket.js';
 import { PROBE_TIMEOUT_MS, TRUSTED_IDLE_MS, type Watched } from './watchdog.js';
 import {
+  type BoundStatement,
   MAX_BORROWED_BYTES,
   type SentQueries,
   skippableQuery,
@@ -57,6 +59,7 @@ export class Connection implements Receiver, Watched {
   readonly #sent: SentQueries[] = [];
   readonly #prepared: PreparedStatements;
   readonly #settings: TransactionSettings | null;
+  #restoring: readonly BoundStatement[] | null = null;
   #error: Error | null = null;
   readonly #reader = new MessageReader((message, start, end, owned) => this.#handle(message, start, end, owned), {
     admit: (type, length) => this.#admit(type, length),
@@ -98,6 +101,12 @@ export class Connection implements Receiver, Watched {
   /** Whether all of its transactions run in one session: settings of the session hold for each of them. */
   get keepsSession(): boolean {
     return this.#settings === null;
+  }
+
+  /** The statements after a function that may have changed the session. */
+  get restoring(): readonly BoundStatement[] {
+    this.#restoring ??= restoringStatements(this.options);
+    return this.#restoring;
   }
 
   get isOpening(): boolean {
