@@ -173,3 +173,23 @@ t.test('a secret has the padding that libraries of receivers need', async (t) =>
   t.match(bare, { status: 200, json: { secret: padded.secret } });
   t.teardown(() => send('DELETE', `/webhooks/${(bare.json as { id: string }).id}`));
 });
+
+t.test('a status of 2xx accepts, even if the body drips or breaks', async (t) => {
+  const id = await create(t, { collections: ['tags'] });
+  const dripping: NodeJS.Timeout[] = [];
+  t.teardown(() => dripping.forEach(clearInterval));
+  receiver.answer = ({ json: { key } }, response) => {
+    response.writeHead(200, { 'content-length': '1000000' }).write('accepted', () => {
+      if (key === '9501') dripping.push(setInterval(() => response.write('.'), 20));
+      else response.destroy();
+    });
+  };
+  await sql`insert into tags (id, name) values (9501, 'drips'), (9502, 'breaks')`;
+  const finished = async () =>
+    await sql`select status, attempts, response_status, error from service_webhook_deliveries where webhook = ${id} and status <> 'pending'`;
+  await waitFor(async () => (await finished()).length === 2, 5_000);
+  for (const delivery of await finished())
+    t.match(delivery, { status: 'delivered', attempts: 1, response_status: 200, error: null });
+  t.equal(receiver.received.length, 2);
+});
+

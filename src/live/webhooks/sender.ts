@@ -33,9 +33,10 @@ interface SenderOptions {
   readonly allowLocal: boolean;
 }
 
-/** Bytes of an answer that are kept, and that are read so that the connection can be used again. */
+/** Bytes of an answer that are kept, and that are read so that the connection can be used again; and how long reading may take. */
 const KEPT_BYTES = 1_024;
 const READ_BYTES = 65_536;
+const READ_MS = 1_000;
 
 const MAX_FREE_SOCKETS = 16;
 
@@ -71,17 +72,11 @@ export class Sender {
         return post();
       });
       const { statusCode = 0, headers } = response;
-      const answer = await beginningOf(response);
       const isDelivered = statusCode >= 200 && statusCode < 300;
       const ms = Math.round(performance.now() - start);
-      return {
-        isDelivered,
-        status: statusCode,
-        ms,
-        body: answer,
-        error: null,
-        retryAfter: waitOf(headers['retry-after']),
-      };
+      const answer = await beginningOf(response);
+      const retryAfter = waitOf(headers['retry-after']);
+      return { isDelivered, status: statusCode, ms, body: answer, error: null, retryAfter };
     } catch (error) {
       return failed(error);
     }
@@ -145,17 +140,24 @@ function signatureOf(secret: string, id: string, timestamp: string, payload: str
   return `v1,${digest}`;
 }
 
-/** The first bytes of an answer. A long one is not read to its end. */
+/** The first bytes of an answer. The status has decided already: a body that is long, slow or broken is not read to its end. */
 async function beginningOf(response: IncomingMessage): Promise<string> {
   const pieces: Buffer[] = [];
   let bytes = 0;
   let kept = 0;
-  for await (const piece of response) {
-    const buffer = Buffer.from(piece);
-    if (kept < KEPT_BYTES) pieces.push(buffer.subarray(0, KEPT_BYTES - kept));
-    kept = Math.min(KEPT_BYTES, kept + buffer.length);
-    bytes += buffer.length;
-    if (bytes > READ_BYTES) break;
+  const timer = setTimeout(() => response.destroy(), READ_MS);
+  try {
+    for await (const piece of response) {
+      const buffer = Buffer.from(piece);
+      if (kept < KEPT_BYTES) pieces.push(buffer.subarray(0, KEPT_BYTES - kept));
+      kept = Math.min(KEPT_BYTES, kept + buffer.length);
+      bytes += buffer.length;
+      if (bytes > READ_BYTES) break;
+    }
+  } catch {
+    // The bytes before the failure are kept.
+  } finally {
+    clearTimeout(timer);
   }
   return Buffer.concat(pieces).toString().replaceAll('\0', '');
 }
