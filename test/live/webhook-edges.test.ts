@@ -193,3 +193,21 @@ t.test('a status of 2xx accepts, even if the body drips or breaks', async (t) =>
   t.equal(receiver.received.length, 2);
 });
 
+t.test('headers are shown as little as the secret, also in revisions', async (t) => {
+  const id = await create(t, { collections: ['tags'], headers: { Authorization: 'Bearer first' } });
+  const path = `/webhooks/${id}`;
+  const read = async (): Promise<string> =>
+    (await get(service, `${path}?fields=name,headers`, { token: ADMIN_TOKEN })).text;
+  t.match(await read(), /"headers":"\*{10}"/);
+  await send('PATCH', path, { name: 'same headers', headers: '**********' });
+  await sql`insert into tags (id, name) values (9601, 'x')`;
+  t.equal((await receiver.count(1))[0]?.headers['authorization'], 'Bearer first', 'the mask changes nothing');
+  t.equal((await send('PATCH', path, { headers: { Authorization: 'Bearer second' } })).status, 200);
+  await sql`insert into tags (id, name) values (9602, 'x')`;
+  t.equal((await receiver.count(2))[1]?.headers['authorization'], 'Bearer second');
+  const revisions = await get(service, `/revisions?filter[item][_eq]=${id}`, { token: ADMIN_TOKEN });
+  t.match(revisions.text, /"headers":"\*{10}"/);
+  t.notMatch(revisions.text, /Bearer/);
+  t.equal((await send('PATCH', path, { headers: null })).status, 200);
+  t.match(await read(), /"headers":null/);
+});

@@ -8,7 +8,7 @@ import type { Model } from '../model';
 import { TextField } from '../schema/form';
 import { model as modelSignal } from '../state';
 import { ErrorBox, FormDialog } from '../ui';
-import { changeWebhook, createWebhook, type Definition, EVENTS, type Webhook } from './webhooks';
+import { changeWebhook, createWebhook, type Definition, EVENTS, MASK, type Webhook } from './webhooks';
 
 interface WebhookFormProps {
   /** The webhook, or null if it is new. */
@@ -33,9 +33,7 @@ function draftOf(webhook: Webhook | null): Draft {
     events: webhook?.events ?? EVENTS,
     filter: webhook?.filter ?? null,
     fields: (webhook?.fields ?? []).join(', '),
-    headers: Object.entries(webhook?.headers ?? {})
-      .map(([name, value]) => `${name}: ${value}`)
-      .join('\n'),
+    headers: webhook?.headers ? MASK : '',
     template: webhook?.template ? JSON.stringify(webhook.template, null, 2) : '',
     secret: '',
   };
@@ -45,7 +43,8 @@ function draftOf(webhook: Webhook | null): Draft {
 function definitionOf({ secret: _, ...draft }: Draft): Definition {
   const fields = draft.fields.split(',').flatMap((each) => (each.trim() === '' ? [] : [each.trim()]));
   const lines = draft.headers.split('\n').filter((line) => line.trim() !== '');
-  const headers = lines.map((line): [string, string] => {
+  const isKept = draft.headers.trim() === MASK;
+  const headers = (isKept ? [] : lines).map((line): [string, string] => {
     const at = line.indexOf(':');
     if (at < 1) throw new Error(`"${line}" is no header. Write one per line, such as "Authorization: Bearer …".`);
     return [line.slice(0, at).trim(), line.slice(at + 1).trim()];
@@ -55,7 +54,7 @@ function definitionOf({ secret: _, ...draft }: Draft): Definition {
     name: draft.name.trim(),
     url: draft.url.trim(),
     fields: fields.length === 0 ? null : fields,
-    headers: headers.length === 0 ? null : Object.fromEntries(headers),
+    headers: isKept ? MASK : headers.length === 0 ? null : Object.fromEntries(headers),
     template: templateOf(draft.template),
   };
 }
@@ -162,7 +161,9 @@ function Texts({ draft, onChange }: TextsProps): JSX.Element {
           value={draft.headers}
           onInput={(event) => onChange({ headers: event.currentTarget.value })}
         />
-        <small>One per line, such as Authorization: Bearer …</small>
+        <small>
+          One per line, such as Authorization: Bearer …. Stored headers are not shown: leave {MASK} to keep them
+        </small>
       </div>
       <div class="field">
         <label for="hook-template">Body</label>

@@ -4,6 +4,8 @@ import type { FilterJson } from '../filter/filter';
 
 export const EVENTS = ['create', 'update', 'delete', 'truncate'] as const;
 
+export const MASK = '**********';
+
 /** The part of a webhook that its form defines. */
 export interface Definition {
   readonly name: string;
@@ -13,7 +15,8 @@ export interface Definition {
   readonly filter: FilterJson | null;
   /** The fields, or null if all are sent. */
   readonly fields: readonly string[] | null;
-  readonly headers: Readonly<Record<string, string>> | null;
+  /** The API shows them as `MASK`, which leaves them as they are if it is sent back. */
+  readonly headers: Readonly<Record<string, string>> | string | null;
   /** The body that is sent instead of the usual one, or null. */
   readonly template: unknown;
 }
