@@ -76,6 +76,7 @@ export default defineConfig({
           page('Set up PostgreSQL', 'live-setup'),
           page('Triggers', 'live-triggers'),
           page('Webhooks', 'webhooks'),
+          page('Webhook limits', 'webhook-limits'),
           page('Agents', 'agents'),
         ],
       },

@@ -97,10 +97,10 @@ interface PageContext {
   readonly table?: ((row: Fragment) => Fragment) | undefined;
 }
 
-/** The row in a JSON document, in place of the table. */
+/** A recorded row, in place of the table. */
 function imageOf({ image, collection }: RowLevel): ((row: Fragment) => Fragment) | undefined {
   if (image === undefined) return undefined;
-  const document = sql`${parameter({ kind: 'text', slot: image })}::json`;
+  const document = sql`service_webhook_image(${parameter({ kind: 'text', slot: image })})`;
   return (row) => sql`pg_catalog.json_populate_record(null::${tableName(collection)}, ${document}) ${row}`;
 }
 

@@ -388,8 +388,9 @@ export const OPTIONS = {
     '100000',
     100,
     100_000_000,
-    'Deliveries of one webhook that may be pending; beyond it the webhook is paused and marked as incomplete',
+    'Deliveries of one webhook and collection that may be pending; beyond it one event "resync" replaces further changes',
   ),
+  WEBHOOK_MAX_PAYLOAD: size('1mb', 'Largest payload of a webhook; above it the delivery has the key and "data": null'),
   WEBHOOK_RETENTION: duration('3d', 'How long finished deliveries and their answers are kept'),
   MCP: choice(
     'off',

@@ -69,7 +69,7 @@ export interface RowLevel {
   readonly fenced?: boolean;
   /** The content version that its rows are shown as. */
   readonly version?: VersionPlan;
-  /** The only row is the one in this JSON document, in place of those of the table. */
+  /** The only row is the recorded one that this text names (service_webhook_image), in place of those of the table. */
   readonly image?: number;
 }
 

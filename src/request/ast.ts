@@ -13,7 +13,7 @@ export interface ReadRequest {
   readonly collection: string;
   /** The rows are those that a function returns. */
   readonly call?: CallRequest;
-  /** The only row is the one in this JSON document: the image of a row as it was when it changed. */
+  /** The only row is the recorded one that this text names: a row as it was when it changed. */
   readonly image?: number;
   readonly target: ReadTarget;
   /** The key of the content version that the items are shown as. */

@@ -166,15 +166,15 @@ export function withKeys(readBack: Parsed, keys: readonly Key[]): Parsed {
   return { ...readBack, values: [value, ...readBack.values.slice(1)] };
 }
 
-/** A read of the image of a row, which is filled in later (`withImage`): it shows these fields if the row matches the filter. */
+/** A read of a recorded row, which is named later (`withImage`): it shows these fields if the row matches the filter. */
 export function parseImage(collection: string, query: Input, limits: ParseLimits): Parsed {
   const context = contextOf(limits, true);
   const image = context.values.add(null);
   return finish({ collection, target: LIST, image }, { ...query, limit: 1 }, context);
 }
 
-export function withImage(parsed: Parsed, image: string): Parsed {
-  return { ...parsed, values: [image, ...parsed.values.slice(1)] };
+export function withImage(parsed: Parsed, reference: string): Parsed {
+  return { ...parsed, values: [reference, ...parsed.values.slice(1)] };
 }
 
 /** The keys of the items that a query selects; it has no limit unless it names one. */

@@ -343,6 +343,7 @@ function openWebhooks(config: Config, core: Core, observe: Observer): Webhooks {
     timeout: config.WEBHOOK_TIMEOUT,
     delays: config.WEBHOOK_RETRY_DELAYS,
     maxBacklog: config.WEBHOOK_MAX_BACKLOG,
+    maxPayload: config.WEBHOOK_MAX_PAYLOAD,
     allowLocal: config.WEBHOOKS_ALLOW_LOCAL,
     retention: config.WEBHOOK_RETENTION,
   };

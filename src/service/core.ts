@@ -151,7 +151,11 @@ function databaseCaller(config: Config): DatabaseCaller | null {
 }
 
 function webhookLimits(config: Config): WebhookLimits {
-  return { maxBacklog: config.WEBHOOK_MAX_BACKLOG, allowLocal: config.WEBHOOKS_ALLOW_LOCAL };
+  return {
+    maxBacklog: config.WEBHOOK_MAX_BACKLOG,
+    maxPayload: config.WEBHOOK_MAX_PAYLOAD,
+    allowLocal: config.WEBHOOKS_ALLOW_LOCAL,
+  };
 }
 
 export function parseLimits(config: Config): ParseLimits {

@@ -28,7 +28,7 @@ const FUNCTIONS: ReadonlySet<string> = new Set(
   float4out float8out uuid_out json_out jsonb_out numeric_out textin boolout xidout isfinite
   json_agg json_array_elements json_array_elements_text json_array_length json_build_array json_build_object json_object_agg
   json_to_record json_to_recordset json_typeof jsonb_agg jsonb_array_elements jsonb_array_elements_text jsonb_array_length
-  jsonb_build_array jsonb_build_object jsonb_each jsonb_object_agg jsonb_object_keys jsonb_typeof left lower make_interval max md5 min nextval num_nonnulls obj_description
+  jsonb_build_array jsonb_build_object jsonb_each jsonb_object_agg jsonb_object_keys jsonb_typeof left lower make_interval max md5 min nextval num_nonnulls obj_description octet_length
   pg_advisory_xact_lock pg_get_serial_sequence pg_has_role pg_notify pg_partition_root pg_partition_tree pg_relation_size pg_sequence_last_value pg_sequence_parameters pg_try_advisory_xact_lock
   pg_wal_lsn_diff pg_walfile_name quote_ident quote_literal regexp_match regexp_replace replace round row_to_json set_config setval sha256 split_part
   starts_with string_agg string_to_array substr sum to_char to_json to_jsonb to_regclass to_regnamespace translate upper`.split(

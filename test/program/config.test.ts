@@ -29,6 +29,11 @@ t.test('without any word the service has its defaults', async (t) => {
   t.strictSame(readConfig({ PATH: '/bin', NO_OPTION: 'x' }), config, 'other variables are not ours');
 });
 
+t.test('the largest payload of a webhook is a size; 0 sends keys only', async (t) => {
+  t.equal(readConfig({ WEBHOOK_MAX_PAYLOAD: '16mb' }).WEBHOOK_MAX_PAYLOAD, 16_777_216);
+  t.equal(readConfig({ WEBHOOK_MAX_PAYLOAD: '0' }).WEBHOOK_MAX_PAYLOAD, 0);
+});
+
 t.test('the schemas to serve are a list, or the one schema', async (t) => {
   const schemasOf = (environment: Record<string, string>): unknown => {
     const { DATABASE_SCHEMA, DATABASE_SCHEMAS } = readConfig(environment);
@@ -119,6 +124,7 @@ t.test('a value that makes no sense is refused with the name of its option', asy
     ['DATABASE_STATEMENT_TIMEOUT', '-1s', /^DATABASE_STATEMENT_TIMEOUT: /],
     ['DATABASE_STATEMENT_TIMEOUT', '5mb', /^DATABASE_STATEMENT_TIMEOUT: /],
     ['MAX_PAYLOAD_SIZE', '1x', /^MAX_PAYLOAD_SIZE: must be a size such as/],
+    ['WEBHOOK_MAX_PAYLOAD', 'many', /^WEBHOOK_MAX_PAYLOAD: must be a size such as/],
     ['READ_CACHE_SIZE', '64', /^READ_CACHE_SIZE: must be at least 1mb, not "64"/],
     ['READ_CACHE_MAX_LAG', '0', /^READ_CACHE_MAX_LAG: must be at least 20ms, not "0"/],
     ['QUERY_LIMIT_MAX', '0', /^QUERY_LIMIT_MAX: /],

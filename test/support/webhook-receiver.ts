@@ -16,6 +16,7 @@ export interface Received {
     readonly key: string | null;
     readonly data: Readonly<Record<string, unknown>> | null;
     readonly previous?: Readonly<Record<string, unknown>>;
+    readonly omitted?: string;
   };
 }
 

@@ -305,11 +305,11 @@ async function readRows(write: HookedWrite): Promise<WebhookRow[]> {
 
 async function installTriggers(write: HookedWrite, rows: readonly WebhookRow[]): Promise<void> {
   const { session, database, model, limits } = write;
-  const wanted = wantedTables(parseWebhooks(rows).webhooks, model);
+  const wanted = wantedTables(parseWebhooks(rows).webhooks, model, write);
   await session.asService(async () => {
     const query = <Row>(text: string, parameters: (string | null)[]): Promise<Row[]> => session.query(text, parameters);
-    const limit = { maxChanges: limits.webhooks.maxBacklog, isRenewed: false };
-    const { missing } = await planTriggers(query, database.system, wanted, limit);
+    const { maxBacklog: maxChanges, maxPayload: maxBytes } = limits.webhooks;
+    const { missing } = await planTriggers(query, database.system, wanted, { maxChanges, maxBytes, isRenewed: false });
     const refused = missing.find(({ mayInstall }) => !mayInstall);
     if (refused)
       throw unprocessable(

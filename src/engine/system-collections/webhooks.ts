@@ -9,9 +9,11 @@ import type { Collection, Model } from '../../mirror/model.js';
 import { servedCollection } from '../../plan/read.js';
 import type { WantedTable } from '../../postgres/changes/webhook-triggers.js';
 import type { Parsed } from '../../request/ast.js';
+import { quoteName } from '../../request/expression.js';
 import type { Input, ParseLimits } from '../../request/parse-context.js';
 import { parseImage } from '../../request/rest.js';
 import { withCatalog } from '../../sql/catalog-names.js';
+import { quoteIdentifier } from '../../sql/fragment.js';
 import type { Reads } from '../reads/reads.js';
 import { parseTemplate, type Template } from './webhook-template.js';
 
@@ -65,8 +67,10 @@ from service_webhooks order by id`);
 
 /** Limits of webhooks that options set. */
 export interface WebhookLimits {
-  /** Deliveries of one webhook that may be pending. */
+  /** Deliveries of one webhook and collection that may be pending. */
   readonly maxBacklog: number;
+  /** Bytes. */
+  readonly maxPayload: number;
   /** Whether URLs may lead to local addresses. */
   readonly allowLocal: boolean;
 }
@@ -138,7 +142,7 @@ export function secretBytes(secret: string): Buffer {
   return bytes;
 }
 
-interface CheckServices {
+interface CompileServices {
   readonly reads: Reads;
   readonly parseLimits: ParseLimits;
 }
@@ -147,8 +151,8 @@ interface CheckServices {
 export function checkWebhook(
   webhook: Webhook,
   model: Model,
-  { allowLocal }: WebhookLimits,
-  services: CheckServices,
+  { allowLocal }: Pick<WebhookLimits, 'allowLocal'>,
+  services: CompileServices,
 ): void {
   if (!allowLocal && !isPublicHost(webhook.url))
     throw invalidPayload('"url" must not lead to a local address (WEBHOOKS_ALLOW_LOCAL)');
@@ -209,12 +213,67 @@ export function parseWebhooks(rows: readonly WebhookRow[]): Definitions {
 }
 
 /** The tables whose changes the webhooks want. Collections that do not exist are left out. */
-export function wantedTables(webhooks: readonly Webhook[], model: Model): WantedTable[] {
-  const names = new Set(webhooks.flatMap(({ status, collections }) => (status === 'inactive' ? [] : collections)));
+export function wantedTables(webhooks: readonly Webhook[], model: Model, services: CompileServices): WantedTable[] {
+  const recording = webhooks.filter(({ status }) => status !== 'inactive');
+  const names = new Set(recording.flatMap(({ collections }) => collections));
   return [...names].flatMap((name) => {
     const collection = model.collections.get(name);
     if (!collection || collection.system || !hasTriggers(collection)) return [];
     const key = collection.key.map((field) => field.column?.name ?? field.name);
-    return [{ schema: collection.schema, name: collection.table, key }];
+    const following = recording.filter(({ collections }) => collections.includes(name));
+    const read = following.map((webhook) => columnsRead(webhook, collection, services));
+    const all = columnsOf(collection);
+    const isRead = (column: string, part: keyof ColumnsRead): boolean => read.some((each) => each[part].has(column));
+    const needed = all.filter(
+      (column) => key.includes(column) || isRead(column, 'shown') || isRead(column, 'compared'),
+    );
+    const whole = all.filter((column) => isRead(column, 'compared'));
+    return [
+      {
+        schema: collection.schema,
+        name: collection.table,
+        key,
+        needed: needed.length === all.length ? null : needed,
+        whole,
+      },
+    ];
   });
+}
+
+/** The columns that a webhook needs of an item. */
+interface ColumnsRead {
+  /** For its fields. */
+  readonly shown: ReadonlySet<string>;
+  /** For its filter. */
+  readonly compared: ReadonlySet<string>;
+}
+
+/** Columns that only share their name with one that is read count too. A query that does not fit the schema may become one that does. */
+export function columnsRead(
+  webhook: Webhook,
+  collection: Collection,
+  { reads, parseLimits }: CompileServices,
+): ColumnsRead {
+  const all = columnsOf(collection);
+  const inQuery = (fields: unknown, filter: unknown): ReadonlySet<string> => {
+    const query = imageQuery({ ...webhook, fields, filter }, collection.name, parseLimits);
+    const { text } = reads.compile(query, CLI_IDENTITY).statement;
+    const isOfRow = [...collection.fields.values()].some(
+      ({ computed }) => computed && text.includes(quoteIdentifier(computed.function)),
+    );
+    return new Set(isOfRow ? all : all.filter((column) => text.includes(quoteIdentifier(column))));
+  };
+  try {
+    const [first] = collection.key.length > 0 ? collection.key : collection.fields.values();
+    const least = first ? [quoteName(first.name)] : null;
+    const compared = webhook.filter === null ? new Set<string>() : inQuery(least, webhook.filter);
+    return { shown: inQuery(webhook.fields, null), compared };
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    return { shown: new Set(all), compared: new Set(all) };
+  }
+}
+
+function columnsOf({ fields }: Collection): string[] {
+  return [...fields.values()].flatMap(({ column, computed }) => (column && !computed ? [column.name] : []));
 }

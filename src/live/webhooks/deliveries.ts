@@ -10,12 +10,11 @@ import { arrayLiteral } from '../../sql/literal.js';
 export interface Delivery {
   readonly id: string;
   readonly payload: string;
+  /** Bytes of the payload. */
+  readonly bytes: number;
   /** Attempts that failed before. */
   readonly attempts: number;
 }
-
-/** Bytes of payloads, as they are stored, that one statement claims: they are kept in memory until they are sent. */
-const MAX_BYTES = 8_388_608;
 
 /**
  * A delivery waits while an older one of the same webhook and item is pending. One that concerns the whole collection, such as a
@@ -45,7 +44,7 @@ with recursive collections as (
   from lowest l where l.sequence is not null
 ), heads as materialized (
   select due.id, due.bytes, due.next_attempt_at, due.sequence from (
-    select d.id, d.collection, d.item, d.sequence, d.next_attempt_at, pg_catalog.pg_column_size(d.payload) as bytes
+    select d.id, d.collection, d.item, d.sequence, d.next_attempt_at, coalesce(d.bytes, octet_length(d.payload::text)) as bytes
     from service_webhook_deliveries d
     where d.webhook = $1::uuid and d.status::text = 'pending' and not d.waits and d.next_attempt_at <= now()
       and (d.claimed_until is null or d.claimed_until < now())
@@ -65,7 +64,7 @@ with recursive collections as (
     select h.id, sum(h.bytes) over (order by h.next_attempt_at, h.sequence rows unbounded preceding) as bytes,
       row_number() over (order by h.next_attempt_at, h.sequence) as number
     from heads h) h
-  where h.bytes <= ${MAX_BYTES} or h.number = 1
+  where h.bytes <= $5::bigint or h.number = 1
 ), locked as (
   select d.id from service_webhook_deliveries d
   where d.id = any (array(select id from few)) and coalesce(d.status::text, '') = 'pending' and (d.claimed_until is null or d.claimed_until < now())
@@ -74,7 +73,7 @@ with recursive collections as (
 update service_webhook_deliveries d
 set claimed_until = now() + make_interval(secs => $3::float8), claimed_by = $4::uuid
 where d.id = any (array(select id from locked))
-returning d.id::text, d.payload::text, d.attempts`);
+returning d.id::text, d.payload::text, coalesce(d.bytes, octet_length(d.payload::text)) as bytes, d.attempts`);
 
 /**
  * The table may be empty now and have many rows a second later. A plan that PostgreSQL keeps for a prepared statement reads the whole table
@@ -84,12 +83,20 @@ function planned<Row>(database: Database, text: string, parameters: (string | nu
   return database.rows<Row>(database.qualified(text), parameters, false);
 }
 
+export interface Claim {
+  readonly count: number;
+  /** Bytes of payloads, which are kept in memory until they are sent. The first delivery may have more. */
+  readonly bytes: number;
+  readonly leaseMs: number;
+  readonly by: string;
+}
+
 export function claimDeliveries(
   database: Database,
   webhook: string,
-  { count, leaseMs, by }: { readonly count: number; readonly leaseMs: number; readonly by: string },
+  { count, bytes, leaseMs, by }: Claim,
 ): Promise<Delivery[]> {
-  return planned(database, CLAIM, [webhook, String(count), String(leaseMs / 1_000), by]);
+  return planned(database, CLAIM, [webhook, String(count), String(leaseMs / 1_000), by, String(bytes)]);
 }
 
 const DUE = withCatalog(`

@@ -3,18 +3,15 @@
  * evaluated here, by PostgreSQL, over the image of the row. One instance at a time does this, in short transactions: the
  * deliveries of an item are created in the order of its changes.
  */
-import { CLI_IDENTITY } from '../../access/identity.js';
 import { ranTooLong, ServiceError } from '../../base/errors.js';
-import { codeOf, elementAt, isOneOf, messageOf, parseOwnJson } from '../../base/narrow.js';
+import { codeOf, isOneOf, parseOwnJson } from '../../base/narrow.js';
 import { isUnavailable } from '../../base/sqlstate.js';
 import type { Reads } from '../../engine/reads/reads.js';
 import {
   EVENTS,
-  imageQuery,
   parseWebhooks,
   READ_WEBHOOKS,
   type Webhook,
-  type WebhookEvent,
   type WebhookRow,
 } from '../../engine/system-collections/webhooks.js';
 import type { Collection, Model } from '../../mirror/model.js';
@@ -22,13 +19,11 @@ import type { Mirror } from '../../mirror/watch.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import type { ParseLimits } from '../../request/parse-context.js';
-import { withImage } from '../../request/rest.js';
 import { withCatalog } from '../../sql/catalog-names.js';
-import { joinKey } from '../../sql/key-text.js';
 import { arrayLiteral } from '../../sql/literal.js';
-import { bind } from '../../sql/parameter.js';
 import { type Group, promote } from './deliveries.js';
-import { payloadOf } from './payload.js';
+import { type Change, deliveryWithoutItem, Evaluation, type NewDelivery } from './evaluation.js';
+import { addResyncs, Covered, type Resync } from './resync.js';
 
 /** The lock, the number of the newest change, and the state that the trigger sees. */
 const LOCK = withCatalog(`
@@ -56,16 +51,19 @@ select setval((quote_ident($1::text) || '.service_webhook_drained')::regclass, $
 const REOPEN = withCatalog(`
 select setval((quote_ident($1::text) || '.service_webhook_overfull')::regclass, 1, false)`);
 
-/** Changes, and bytes of them as they are stored, that one transaction turns into deliveries. */
+/** Changes that one transaction turns into deliveries, and bytes of their rows, which stay in the database. */
 const MAX_CHANGES = 500;
-const MAX_BYTES = 8_388_608;
+const MAX_BYTES = 33_554_432;
 
 /** The oldest changes. A change with a lower number may be committed later, but it is of another item. */
 const TAKE = withCatalog(`
-select t.id::text, n.nspname as schema, r.relname as "table", t.event, t.item, t.image::text, t.previous::text,
+select t.id::text, n.nspname as schema, r.relname as "table", t.event, t.item, t.image is not null as has_image,
+  t.previous is not null as has_previous, to_json(t.omitted)::text as omitted, to_json(t.too_large)::text as too_large,
+  case when t.event::text in ('gap', 'resync') then t.image::text end as reason,
   to_char(pg_catalog.timezone('UTC', t.changed_at), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as changed_at
 from (
-  select c.*, sum(coalesce(pg_catalog.pg_column_size(c.image), 0) + coalesce(pg_catalog.pg_column_size(c.previous), 0)) over (order by c.id) as bytes,
+  select c.*, sum(coalesce(pg_catalog.pg_column_size(c.image), 0) + coalesce(pg_catalog.pg_column_size(c.previous), 0)
+      + (16 * coalesce(octet_length(c.item), 0))) over (order by c.id) as bytes,
     row_number() over (order by c.id) as number
   from (select * from service_webhook_changes order by id limit $1::int) c
 ) t
@@ -73,16 +71,13 @@ left join pg_class r on r.oid = t.relation left join pg_namespace n on n.oid = r
 where t.bytes <= ${MAX_BYTES} or t.number = 1
 order by t.id`);
 
-interface ChangeRow {
-  readonly id: string;
+interface ChangeRow extends Omit<Change, 'collection' | 'event'> {
   /** The table, or null if it was dropped. */
   readonly schema: string | null;
   readonly table: string | null;
-  readonly event: WebhookEvent | 'gap';
-  readonly item: string | null;
-  readonly image: string | null;
-  readonly previous: string | null;
-  readonly changed_at: string;
+  readonly event: Change['event'] | 'gap' | 'resync';
+  /** Why there is a gap or a resync, as JSON; otherwise null. */
+  readonly reason: string | null;
 }
 
 const DELETE = withCatalog('delete from service_webhook_changes where id = any ($1::text[]::bigint[])');
@@ -94,10 +89,10 @@ with new as (
     or (d.item is null and row_number() over (partition by d.webhook, d.collection order by d.sequence) > 1)
     or count(*) filter (where d.item is null) over (
       partition by d.webhook, d.collection order by d.sequence rows between unbounded preceding and 1 preceding) > 0 as follows
-  from json_to_recordset($1::json) as d (webhook uuid, sequence bigint, collection text, item text, event text, payload text)
+  from json_to_recordset($1::json) as d (webhook uuid, sequence bigint, collection text, item text, event text, payload text, bytes int)
 ), added as (
-  insert into service_webhook_deliveries (webhook, sequence, collection, item, event, payload, waits)
-  select n.webhook, n.sequence, n.collection, n.item, n.event, n.payload::json, n.follows
+  insert into service_webhook_deliveries (webhook, sequence, collection, item, event, payload, bytes, waits)
+  select n.webhook, n.sequence, n.collection, n.item, n.event, n.payload::json, n.bytes, n.follows
     or (select true from service_webhook_deliveries o where o.webhook = n.webhook and o.status::text = 'pending'
       and o.collection::text = n.collection and o.item = n.item limit 1) is not null
     or (select true from service_webhook_deliveries o where o.webhook = n.webhook and o.status::text = 'pending'
@@ -115,33 +110,21 @@ update service_webhooks set status = case when $3::boolean then 'paused' else st
 where id = $1::uuid`);
 
 const PENDING = withCatalog(`
-select w.id::text, (select count(*) from (select from service_webhook_deliveries d where d.webhook = w.id and d.status::text = 'pending'
-  limit $1::bigint + 1) pending)::int as pending
-from service_webhooks w where w.status::text <> 'inactive' and w.incomplete_since is null`);
+select w.id::text as webhook, c.name as collection, (select count(*) from (select from service_webhook_deliveries d
+  where d.webhook = w.id and d.status::text = 'pending' and d.collection::text = c.name limit $1::bigint + 1) pending)::int as pending
+from service_webhooks w
+cross join lateral json_array_elements_text(case json_typeof(w.collections) when 'array' then w.collections else '[]' end) c (name)
+where w.status::text <> 'inactive'`);
 
 /** Milliseconds between two counts of what is pending, and the longest time without one. */
 const COUNT_INTERVAL_MS = 1_000;
 const MAX_UNCOUNTED_MS = 30_000;
 
-interface NewDelivery {
-  readonly webhook: string;
-  readonly sequence: string;
-  readonly collection: string;
-  readonly item: string | null;
-  readonly event: WebhookEvent;
-  readonly payload: string;
-}
-
-/** Why the trigger did not record a change, and whether too many changes waited. */
+/** Why the trigger did not record a change. */
 interface Gap {
   readonly reason: string;
-  readonly overfull: boolean;
-}
-
-/** A change of a collection that webhooks follow. */
-interface Change extends Omit<ChangeRow, 'event'> {
-  readonly event: WebhookEvent;
-  readonly collection: Collection;
+  /** In gaps of an earlier version of the service: whether too many changes waited. */
+  readonly overfull?: boolean;
 }
 
 interface Draining {
@@ -169,6 +152,7 @@ interface OutboxServices {
 interface OutboxLimits {
   readonly parse: ParseLimits;
   readonly maxBacklog: number;
+  readonly maxPayload: number;
 }
 
 export class Outbox {
@@ -177,12 +161,15 @@ export class Outbox {
   #countedAt = Number.NEGATIVE_INFINITY;
   #countedUpTo = 0;
   #pending = 0;
+  readonly #evaluation: Evaluation;
 
   constructor(
     private readonly services: OutboxServices,
     private readonly limits: OutboxLimits,
     private readonly onIncomplete: (webhook: string, reason: string) => void,
-  ) {}
+  ) {
+    this.#evaluation = new Evaluation(services.reads, limits);
+  }
 
   /** Returns `all` if changes were turned into deliveries and no others were there, `some` if there may be more, and `none` if there were none. */
   async drain(): Promise<'all' | 'some' | 'none'> {
@@ -200,7 +187,7 @@ export class Outbox {
       if (isUnavailable(error)) throw error;
       // One change cannot be read, or many take too long: the others must not wait for it.
       if (size > 1) this.#size = 1;
-      else if (isOfChange(error)) await this.#transaction((session) => this.#skip(session, messageOf(error)));
+      else if (isOfChange(error)) await this.#transaction((session) => this.#skip(session));
       else throw error;
       return 'some';
     }
@@ -232,22 +219,22 @@ export class Outbox {
     const rows = await session.query<ChangeRow>(database.qualified(TAKE), [String(size)]);
     const last = rows.at(-1);
     if (last === undefined) {
-      if (lock.is_overfull) await this.#markOverfull(session, await this.#webhooks(session), true);
+      const waiting = lock.is_overfull ? await this.#resyncAll(session, lock.newest) : [];
       await this.#tell(session, lock, lock.newest, false);
-      return { taken: 0, waiting: [], isReopened: lock.is_overfull };
+      return { taken: 0, waiting, isReopened: lock.is_overfull };
     }
     const unknown = rows.find((row) => row.table !== null && collectionOf(row, mirror.model) === null);
     if (unknown && !isFresh) return 'unknown';
     const webhooks = await this.#webhooks(session);
-    if (lock.is_overfull) await this.#markOverfull(session, webhooks, false);
+    if (lock.is_overfull) await this.#markOverfull(session, webhooks);
     if (unknown) await this.#markLacking(session, webhooks, `the table "${unknown.table}" is no collection`);
     if (rows.some(({ table }) => table === null)) await this.#markDropped(session, webhooks);
-    const deliveries: NewDelivery[] = [];
+    const covered = await Covered.read(session, database);
+    const waiting: Group[] = [];
     for (const webhook of webhooks.filter(isRecording))
-      deliveries.push(...(await this.#deliveriesOf(session, webhook, rows, mirror.model)));
-    const waiting = await session.query<Group>(database.qualified(INSERT), [JSON.stringify(deliveries)]);
+      waiting.push(...(await this.#deliver(session, { webhook, rows, covered, isCareful: false })));
     await session.query(database.qualified(DELETE), [arrayLiteral(rows.map(({ id }) => id))]);
-    await this.#pauseOverfull(session, last.id);
+    waiting.push(...(await this.#limitPending(session, last.id)));
     // Last, because a sequence that was set stays so if the transaction fails.
     await this.#tell(session, lock, last.id, true);
     return { taken: rows.length, waiting, isReopened: false };
@@ -260,11 +247,25 @@ export class Outbox {
     return webhooks;
   }
 
-  /** Changes that were recorded before others were dropped are still sent. The webhooks are paused when none is left. */
-  async #markOverfull(session: Session, webhooks: readonly Webhook[], isPaused: boolean): Promise<void> {
-    const reason = `more than ${this.limits.maxBacklog} changes waited to be delivered (WEBHOOK_MAX_BACKLOG)`;
-    for (const webhook of webhooks.filter(isRecording))
-      if (isPaused || webhook.incompleteSince === null) await this.#mark(session, webhook.id, reason, isPaused);
+  async #markOverfull(session: Session, webhooks: readonly Webhook[]): Promise<void> {
+    const reason = `more than ${2 * this.limits.maxBacklog} changes waited, and others were not recorded (WEBHOOK_MAX_BACKLOG)`;
+    for (const { id, incompleteSince } of webhooks.filter(isRecording))
+      if (incompleteSince === null) await this.#mark(session, id, reason, false);
+  }
+
+  /** Changes that were recorded before others were dropped have been sent. Nobody knows which tables the others are of. */
+  async #resyncAll(session: Session, newest: string): Promise<Group[]> {
+    const webhooks = await this.#webhooks(session);
+    await this.#markOverfull(session, webhooks);
+    const { collections: known } = this.services.mirror.model;
+    const wanted = webhooks
+      .filter(isRecording)
+      .flatMap(({ id: webhook, collections }) =>
+        collections
+          .filter((name) => known.has(name))
+          .map((collection) => ({ webhook, collection, sequence: after(newest) })),
+      );
+    return addResyncs(session, this.services.database, wanted);
   }
 
   /** Numbers without a row belong to changes that were rolled back or are not committed yet. */
@@ -288,13 +289,13 @@ export class Outbox {
       if (incompleteSince === null) await this.#mark(session, id, reason, false);
   }
 
-  /** Removes the oldest change, which cannot be read. */
-  async #skip(session: Session, reason: string): Promise<void> {
-    const { database, mirror } = this.services;
+  /** The oldest change cannot be read, by one webhook at least. It is sent without the item. */
+  async #skip(session: Session): Promise<void> {
+    const { database } = this.services;
     const rows = await session.query<ChangeRow>(database.qualified(TAKE), ['1']);
-    const { webhooks } = parseWebhooks(await session.query<WebhookRow>(database.qualified(READ_WEBHOOKS)));
-    for (const webhook of webhooks.filter(isRecording))
-      if (changesFor(webhook, rows, mirror.model).length > 0) await this.#mark(session, webhook.id, reason, false);
+    const covered = await Covered.read(session, database);
+    for (const webhook of (await this.#webhooks(session)).filter(isRecording))
+      await this.#deliver(session, { webhook, rows, covered, isCareful: true });
     await session.query(database.qualified(DELETE), [arrayLiteral(rows.map(({ id }) => id))]);
   }
 
@@ -307,107 +308,106 @@ export class Outbox {
    * A change adds one delivery to a webhook at most: as long as fewer were drained than may be added, nothing has to be counted. Deliveries
    * that are sent again are counted later.
    */
-  async #pauseOverfull(session: Session, newest: string): Promise<void> {
+  async #limitPending(session: Session, newest: string): Promise<Group[]> {
     const { maxBacklog } = this.limits;
     const since = performance.now() - this.#countedAt;
     const most = this.#pending + Number(newest) - this.#countedUpTo;
-    if (since < COUNT_INTERVAL_MS || (most <= maxBacklog && since < MAX_UNCOUNTED_MS)) return;
+    if (since < COUNT_INTERVAL_MS || (most <= maxBacklog && since < MAX_UNCOUNTED_MS)) return [];
     this.#countedAt = performance.now();
     this.#countedUpTo = Number(newest);
     const text = this.services.database.qualified(PENDING);
-    const counts = await session.query<{ id: string; pending: number }>(text, [String(maxBacklog)]);
+    const counts = await session.query<Omit<Resync, 'sequence'> & { pending: number }>(text, [String(maxBacklog)]);
     this.#pending = Math.max(0, ...counts.map(({ pending }) => pending));
-    const reason = `more than ${maxBacklog} deliveries are pending (WEBHOOK_MAX_BACKLOG)`;
-    for (const { id, pending } of counts) if (pending > maxBacklog) await this.#mark(session, id, reason, true);
+    const tooMany = counts.filter(({ pending }) => pending > maxBacklog);
+    const reason = `more than ${maxBacklog} deliveries were pending (WEBHOOK_MAX_BACKLOG)`;
+    return this.#resync(
+      session,
+      tooMany.map((each) => ({ ...each, sequence: after(newest) })),
+      reason,
+    );
   }
 
-  async #deliveriesOf(
-    session: Session,
-    webhook: Webhook,
-    rows: readonly ChangeRow[],
-    model: Model,
-  ): Promise<NewDelivery[]> {
-    const gap = rows.find((row) => row.event === 'gap' && follows(webhook, collectionOf(row, model)));
-    if (gap) {
-      const { reason, overfull } = parseOwnJson<Gap>(gap.image ?? '{}');
-      await this.#mark(session, webhook.id, reason, overfull);
-      if (overfull) return [];
+  /** Marks the webhooks too: a receiver may not know the event. */
+  async #resync(session: Session, wanted: readonly Resync[], reason: string): Promise<Group[]> {
+    const added = await addResyncs(session, this.services.database, wanted);
+    for (const { webhook, collection } of added)
+      await this.#mark(session, webhook, `one event "resync" replaces changes of "${collection}": ${reason}`, false);
+    return added;
+  }
+
+  /** Returns the items with new deliveries that wait for older ones. */
+  async #deliver(session: Session, { webhook, rows, covered, isCareful }: Delivering): Promise<Group[]> {
+    const { model } = this.services.mirror;
+    const waiting: Group[] = [];
+    const followed = rows.flatMap((row) => {
+      const collection = collectionOf(row, model);
+      return follows(webhook, collection) && !covered.has(webhook, collection.name) ? [{ row, collection }] : [];
+    });
+    for (const { row, collection } of followed) {
+      if (row.event !== 'gap' && row.event !== 'resync') continue;
+      const { reason, overfull } = parseOwnJson<Gap>(row.reason ?? '{}');
+      const resync = { webhook: webhook.id, collection: collection.name, sequence: row.id };
+      if (row.event === 'resync' || overfull) waiting.push(...(await this.#resync(session, [resync], reason)));
+      else if (webhook.incompleteSince === null) await this.#mark(session, webhook.id, reason, false);
     }
-    const changes = changesFor(webhook, rows, model);
-    const deliveries: NewDelivery[] = [];
+    const changes = followed.flatMap(({ row, collection }): Change[] => {
+      const { event } = row;
+      return isOneOf(EVENTS, event) && webhook.events.includes(event) ? [{ ...row, event, collection }] : [];
+    });
     try {
       for (const collection of new Set(changes.map((change) => change.collection))) {
         const own = changes.filter((change) => change.collection === collection);
-        deliveries.push(...(await this.#evaluate(session, webhook, collection, own)));
+        waiting.push(...(await (isCareful ? this.#tryEach(session, webhook, own) : this.#send(session, webhook, own))));
       }
-      return deliveries;
     } catch (error) {
       if (!(error instanceof ServiceError) || isUnavailable(error) || !isOfChange(error)) throw error;
       // The filter or the fields do not fit the schema: nobody knows which changes match.
-      await this.#mark(session, webhook.id, error.message, true);
-      return [];
+      if (webhook.status === 'active' || webhook.incompleteSince === null)
+        await this.#mark(session, webhook.id, error.message, true);
     }
+    return waiting;
   }
 
-  async #evaluate(
-    session: Session,
-    webhook: Webhook,
-    collection: Collection,
-    changes: readonly Change[],
-  ): Promise<NewDelivery[]> {
-    const items = await this.#show(
-      session,
-      webhook,
-      collection,
-      changes.map(({ image }) => image),
-    );
-    const matching = changes.flatMap((change, position) => {
-      const data = items[position] ?? null;
-      return change.image === null || data !== null ? [{ change, data }] : [];
-    });
-    const former = matching.map(({ change }) => change.previous);
-    const previous = await this.#show(session, { ...webhook, filter: null }, collection, former);
-    return matching.map(({ change, data }, position) => {
-      const key = keyOf(change);
-      const { id, event, changed_at: timestamp } = change;
-      const payload = payloadOf(
-        { collection: collection.name, event, timestamp, key },
-        data,
-        previous[position] ?? null,
+  async #send(session: Session, webhook: Webhook, changes: readonly Change[]): Promise<Group[]> {
+    const waiting: Group[] = [];
+    for await (const deliveries of this.#evaluation.deliveries(session, webhook, changes))
+      waiting.push(...(await this.#add(session, deliveries)));
+    return waiting;
+  }
+
+  #add(session: Session, deliveries: readonly NewDelivery[]): Promise<Group[]> {
+    if (deliveries.length === 0) return Promise.resolve([]);
+    return session.query<Group>(this.services.database.qualified(INSERT), [JSON.stringify(deliveries)]);
+  }
+
+  /** Another webhook may be able to read the change. */
+  async #tryEach(session: Session, webhook: Webhook, changes: readonly Change[]): Promise<Group[]> {
+    await session.query('savepoint change');
+    try {
+      return await this.#send(session, webhook, changes);
+    } catch (error) {
+      if (error instanceof ServiceError || isUnavailable(error) || !isOfChange(error)) throw error;
+      await session.query('rollback to savepoint change');
+      return this.#add(
+        session,
+        changes.map((change) => deliveryWithoutItem(webhook, change, 'unreadable')),
       );
-      return { webhook: webhook.id, sequence: id, collection: collection.name, item: key, event, payload };
-    });
+    }
   }
+}
 
-  /** Each image as the webhook shows the item, or null if there is no image or the item does not match the filter. */
-  async #show(
-    session: Session,
-    webhook: Webhook,
-    { name }: Collection,
-    images: readonly (string | null)[],
-  ): Promise<(string | null)[]> {
-    const shown: (string | null)[] = images.map(() => null);
-    const positions = images.flatMap((image, position) => (image === null ? [] : [position]));
-    if (positions.length === 0) return shown;
-    const query = imageQuery(webhook, name, this.limits.parse);
-    const compiled = this.services.reads.compile(query, CLI_IDENTITY);
-    const { parameters, text } = compiled.statement;
-    const bound = positions.map((position) =>
-      bind(parameters, withImage(query, images[position] ?? '').values, CLI_IDENTITY),
-    );
-    const batch = compiled.batchText();
-    if (batch === '') {
-      for (const [index, values] of bound.entries())
-        shown[elementAt(positions, index)] = itemIn(String(await session.cell(text, values, false)));
-      return shown;
-    }
-    const lists = parameters.map((_, slot) => arrayLiteral(bound.map((values) => values[slot] ?? null)));
-    for (const row of await session.query(batch, lists)) {
-      const [number, cell] = Object.values(row);
-      shown[elementAt(positions, Number(number) - 1)] = itemIn(String(cell));
-    }
-    return shown;
-  }
+/** The work for one webhook. */
+interface Delivering {
+  readonly webhook: Webhook;
+  readonly rows: readonly ChangeRow[];
+  readonly covered: Covered;
+  /** Whether a change that cannot be read is sent without the item. */
+  readonly isCareful: boolean;
+}
+
+/** A delivery for the whole collection that waits for the change with this number. */
+function after(sequence: string): string {
+  return String(BigInt(sequence) + 1n);
 }
 
 /** Codes of PostgreSQL for values, names, types and limits: a statement with the same change fails again. */
@@ -420,9 +420,8 @@ function isOfChange(error: unknown): boolean {
   return !/^[0-9A-Z]{5}$/.test(code) || LASTING.test(code);
 }
 
-/** Whether changes are kept for it. If changes were missed while it was paused, it starts again when it is resumed. */
-function isRecording({ status, incompleteSince }: Webhook): boolean {
-  return status === 'active' || (status === 'paused' && incompleteSince === null);
+function isRecording({ status }: Webhook): boolean {
+  return status !== 'inactive';
 }
 
 function collectionOf({ schema, table }: ChangeRow, { collections }: Model): Collection | null {
@@ -433,30 +432,4 @@ function collectionOf({ schema, table }: ChangeRow, { collections }: Model): Col
 
 function follows({ collections }: Webhook, collection: Collection | null): collection is Collection {
   return collection !== null && collections.includes(collection.name);
-}
-
-function changesFor(webhook: Webhook, rows: readonly ChangeRow[], model: Model): Change[] {
-  const found = new Map<string, Collection | null>();
-  return rows.flatMap((row) => {
-    const name = JSON.stringify([row.schema, row.table]);
-    const collection = found.has(name) ? (found.get(name) ?? null) : collectionOf(row, model);
-    found.set(name, collection);
-    const { event } = row;
-    if (!isOneOf(EVENTS, event) || !webhook.events.includes(event) || !follows(webhook, collection)) return [];
-    return [{ ...row, event, collection }];
-  });
-}
-
-/** The key as in the path of the item, or null if there is none. */
-function keyOf({ item, collection }: Change): string | null {
-  if (item === null || collection.key.length < 2) return item;
-  return joinKey(parseOwnJson<string[]>(item));
-}
-
-const OPENING = '{"data":[';
-
-/** The only item of an answer, or null if there is none. */
-function itemIn(body: string): string | null {
-  const item = body.slice(OPENING.length, -2);
-  return item === '' ? null : item;
 }

@@ -64,7 +64,7 @@ export class Sender {
     try {
       if (!this.options.allowLocal && !isPublicHost(webhook.url)) return failed(localAddress());
       const deadline = start + this.options.timeout;
-      const body = webhook.template === null ? payload : renderTemplate(webhook.template, payload);
+      const body = Buffer.from(webhook.template === null ? payload : renderTemplate(webhook.template, payload));
       const post = (): Promise<IncomingMessage> => this.#post(webhook, id, body, deadline);
       const response = await post().catch((error: unknown) => {
         // The receiver closed a connection that was kept. It has not seen the request, or sees it again with the same id.
@@ -87,7 +87,7 @@ export class Sender {
     for (const agent of Object.values(this.#agents)) agent.destroy();
   }
 
-  #post(webhook: Webhook, id: string, payload: string, deadline: number): Promise<IncomingMessage> {
+  #post(webhook: Webhook, id: string, payload: Buffer, deadline: number): Promise<IncomingMessage> {
     const { url } = webhook;
     const { timeout, allowLocal } = this.options;
     const isSecure = url.protocol === 'https:';
@@ -122,22 +122,22 @@ function localAddress(): Error {
 
 const lookupPublic = publicLookup(localAddress);
 
-function headersOf({ headers, secrets }: Webhook, id: string, payload: string): Record<string, string> {
+function headersOf({ headers, secrets }: Webhook, id: string, payload: Buffer): Record<string, string> {
   const timestamp = String(Math.floor(Date.now() / 1_000));
   return {
     'User-Agent': 'lateral',
     ...headers,
     'Content-Type': 'application/json',
-    'Content-Length': String(Buffer.byteLength(payload)),
+    'Content-Length': String(payload.length),
     'webhook-id': id,
     'webhook-timestamp': timestamp,
     'webhook-signature': secrets.map((secret) => signatureOf(secret, id, timestamp, payload)).join(' '),
   };
 }
 
-function signatureOf(secret: string, id: string, timestamp: string, payload: string): string {
-  const digest = createHmac('sha256', secretBytes(secret)).update(`${id}.${timestamp}.${payload}`).digest('base64');
-  return `v1,${digest}`;
+function signatureOf(secret: string, id: string, timestamp: string, payload: Buffer): string {
+  const hmac = createHmac('sha256', secretBytes(secret)).update(`${id}.${timestamp}.`).update(payload);
+  return `v1,${hmac.digest('base64')}`;
 }
 
 /** The first bytes of an answer. The status has decided already: a body that is long, slow or broken is not read to its end. */
@@ -174,8 +174,8 @@ interface LaneServices {
   readonly sender: Sender;
   /** Names the claims of this thread. */
   readonly claimant: string;
-  /** Slots for requests of all webhooks. */
-  readonly slots: { free: number };
+  /** Shared by all webhooks: slots for requests, and bytes of payloads. */
+  readonly slots: { free: number; bytes: number };
   readonly stats: DeliveryStats;
 }
 
@@ -212,6 +212,9 @@ const SOON_MS = 1_000;
 /** Deliveries are claimed so many milliseconds ahead, as fast as the receiver takes them; and how many at most. */
 const AHEAD_MS = 300;
 const MAX_AHEAD = 500;
+
+/** Bytes of payloads that one statement claims. */
+const MAX_CLAIM_BYTES = 8_388_608;
 
 /** Attempts are spread: receivers that were away do not get everything at once. */
 const JITTER = 0.1;
@@ -277,6 +280,7 @@ export class Lane {
   drop(): void {
     if (this.#queue.length === 0) return;
     this.#returned.push(...this.#queue.map(({ delivery }) => delivery.id));
+    for (const { delivery } of this.#queue) this.services.slots.bytes += delivery.bytes;
     this.#queue = [];
     this.wake();
   }
@@ -340,14 +344,29 @@ export class Lane {
     const isIdle = this.#queue.length === 0 && this.#hasSlot;
     if (!isIdle && this.#queue.length >= ahead / 2) return;
     const count = this.#most - this.#sending + ahead - this.#queue.length;
+    const { slots } = this.services;
+    // One is claimed, even if other webhooks use all of the memory.
+    if (slots.bytes <= 0 && this.#sending + this.#queue.length > 0) return;
     this.#claimedAt = start;
     this.#delivered = 0;
-    const { database, claimant: by } = this.services;
-    const leaseMs = this.limits.timeout + LEASE_MARGIN_MS;
-    const claimed = await claimDeliveries(database, this.webhook.id, { count, leaseMs, by });
     const until = start + LEASE_MARGIN_MS / 2;
+    const claimed = await this.#claimSome(count);
     this.#queue.push(...claimed.map((delivery) => ({ delivery, until })));
     this.#fill();
+  }
+
+  async #claimSome(count: number): Promise<readonly Delivery[]> {
+    const { database, claimant: by, slots } = this.services;
+    const leaseMs = this.limits.timeout + LEASE_MARGIN_MS;
+    const bytes = Math.max(0, Math.min(MAX_CLAIM_BYTES, slots.bytes));
+    slots.bytes -= bytes;
+    try {
+      const claimed = await claimDeliveries(database, this.webhook.id, { count, bytes, leaseMs, by });
+      for (const delivery of claimed) slots.bytes -= delivery.bytes;
+      return claimed;
+    } finally {
+      slots.bytes += bytes;
+    }
   }
 
   /** A delivery that was claimed long ago is left to the next claim: the claim may end before the attempt does. */
@@ -373,6 +392,7 @@ export class Lane {
       if (attempt.status === GONE) await this.events.isGone();
     } finally {
       slots.free++;
+      slots.bytes += delivery.bytes;
       this.#sending--;
       this.#fill();
       this.wake();

@@ -16,7 +16,12 @@ import {
 import type { Mirror } from '../../mirror/watch.js';
 import type { TableName } from '../../postgres/changes/publication.js';
 import type { TriggerChange } from '../../postgres/changes/statement-triggers.js';
-import { planTriggers, TRIGGER_LOCK, type TriggerPlan } from '../../postgres/changes/webhook-triggers.js';
+import {
+  planTriggers,
+  TRIGGER_LOCK,
+  type TriggerPlan,
+  type WantedTable,
+} from '../../postgres/changes/webhook-triggers.js';
 import type { Check, Checks } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { ParseLimits } from '../../request/parse-context.js';
@@ -36,6 +41,8 @@ import { type DeliveryStats, Lane, type LaneLimits, Sender } from './sender.js';
 export interface WebhookOptions extends LaneLimits {
   readonly parse: ParseLimits;
   readonly maxBacklog: number;
+  /** Bytes. */
+  readonly maxPayload: number;
   readonly allowLocal: boolean;
   /** Milliseconds that finished deliveries are kept. */
   readonly retention: number;
@@ -65,6 +72,9 @@ const FIGURES_PAUSE = 20;
 /** Requests to receivers at the same time. */
 const MAX_REQUESTS = 256;
 
+/** Bytes of payloads that are claimed at the same time. A webhook may claim one delivery beyond it. */
+const MAX_BYTES = 33_554_432;
+
 /** Milliseconds that deliveries under way get when the service stops. */
 const STOP_MS = 1_000;
 
@@ -76,7 +86,7 @@ export class Webhooks {
   backlog: Backlog = NO_BACKLOG;
   readonly sender: Sender;
   readonly #claimant = randomUUID();
-  readonly #slots = { free: MAX_REQUESTS };
+  readonly #slots = { free: MAX_REQUESTS, bytes: MAX_BYTES };
   readonly #lanes = new Map<string, Lane>();
   readonly #outbox: Outbox;
   #timer: NodeJS.Timeout | null = null;
@@ -103,7 +113,7 @@ export class Webhooks {
     private readonly observe: Observer,
   ) {
     this.sender = new Sender(options);
-    this.#triggers = new TableTriggers(services, options.maxBacklog);
+    this.#triggers = new TableTriggers(services, options);
     this.#outbox = new Outbox(services, options, (webhook, reason) =>
       this.observe({ kind: 'webhook-incomplete', webhook, reason }),
     );
@@ -333,8 +343,8 @@ class TableTriggers {
   #unknown: ReadonlySet<string> = new Set();
 
   constructor(
-    private readonly services: { readonly database: Database; readonly mirror: Mirror },
-    private readonly maxBacklog: number,
+    private readonly services: WebhookServices,
+    private readonly options: WebhookOptions,
   ) {}
 
   /** Each table is changed in a transaction of its own, so that no writer waits for more than one. */
@@ -374,14 +384,19 @@ class TableTriggers {
     this.failures = failures;
     this.lost = lost;
     this.#isRenewed = false;
-    const wanted = wantedTables(webhooks, mirror.model).map(nameOf);
+    const wanted = this.#wanted(webhooks).map(nameOf);
     this.#installed = new Set(wanted.filter((name) => !failures.has(name)));
   }
 
   #plan(query: Query, webhooks: readonly Webhook[]): Promise<TriggerPlan> {
-    const { database, mirror } = this.services;
-    const limit = { maxChanges: this.maxBacklog, isRenewed: this.#isRenewed };
-    return planTriggers(query, database.system, wantedTables(webhooks, mirror.model), limit);
+    const { maxBacklog: maxChanges, maxPayload: maxBytes } = this.options;
+    const limits = { maxChanges, maxBytes, isRenewed: this.#isRenewed };
+    return planTriggers(query, this.services.database.system, this.#wanted(webhooks), limits);
+  }
+
+  #wanted(webhooks: readonly Webhook[]): readonly WantedTable[] {
+    const { mirror, reads } = this.services;
+    return wantedTables(webhooks, mirror.model, { reads, parseLimits: this.options.parse });
   }
 
   /** Another instance may know a table that this one does not know yet: its triggers are not dropped. */

@@ -1,9 +1,10 @@
 /**
- * Triggers that write the changes of a table to service_webhook_changes (sql/system/028_webhooks.sql). The tables that webhooks name have
+ * Triggers that write the changes of a table to service_webhook_changes (sql/system/031_webhook_sizes.sql). The tables that webhooks name have
  * them, and so have their partitions: a statement fires the triggers of the table that it names, and no others.
  */
 import { parseOwnJson } from '../../base/narrow.js';
 import { withCatalog } from '../../sql/catalog-names.js';
+import { arrayLiteral } from '../../sql/literal.js';
 import type { TableName } from './publication.js';
 import {
   createTriggers,
@@ -24,6 +25,10 @@ function familyOf(system: string): TriggerFamily {
 export interface WantedTable extends TableName {
   /** The columns of the item's key. */
   readonly key: readonly string[];
+  /** The columns that webhooks need, or null for all. */
+  readonly needed: readonly string[] | null;
+  /** Columns that are recorded at any size, because more than their value in a delivery depends on them. */
+  readonly whole: readonly string[];
 }
 
 /**
@@ -58,8 +63,8 @@ select n.nspname as schema, c.relname as name, t.arguments::text as arguments,
 from tables t join found f on f.oid = t.oid join pg_class c on c.oid = t.oid join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p')`);
 
-/** The first argument. */
-const LIMIT_ARGUMENT = '^[0-9]+';
+/** The first argument: the limits. */
+const LIMIT_ARGUMENT = '^[0-9]+/[0-9]+';
 
 interface TableRow extends TableName {
   readonly arguments: string;
@@ -85,9 +90,10 @@ export interface TriggerPlan {
   readonly unwanted: readonly TriggerChange[];
 }
 
-/** How many changes may wait, and whether triggers with another limit are replaced. */
-export interface TriggerLimit {
+/** How many changes may wait, the bytes of the largest payload, and whether triggers with other limits are replaced. */
+export interface TriggerLimits {
   readonly maxChanges: number;
+  readonly maxBytes: number;
   readonly isRenewed: boolean;
 }
 
@@ -96,10 +102,13 @@ export async function planTriggers(
   query: Query,
   system: string,
   wanted: readonly WantedTable[],
-  { maxChanges, isRenewed }: TriggerLimit,
+  { maxChanges, maxBytes, isRenewed }: TriggerLimits,
 ): Promise<TriggerPlan> {
   const family = familyOf(system);
-  const given = wanted.map(({ schema, name, key }) => [schema, name, [String(maxChanges), ...key]]);
+  const given = wanted.map(({ schema, name, key, needed, whole }) => {
+    const columns = [arrayLiteral(key), needed === null ? '' : arrayLiteral(needed), arrayLiteral(whole)];
+    return [schema, name, [`${maxChanges}/${maxBytes}`, ...columns]];
+  });
   const names = JSON.stringify(triggerNames(family));
   const ignored = isRenewed ? '' : LIMIT_ARGUMENT;
   const tables = await query<TableRow>(TABLES, [JSON.stringify(given), system, names, ignored]);
