@@ -13,8 +13,10 @@ import type {
 } from '../engine/extensions/definition.js';
 import { type ExtensionCall, type Extensions, hookCaller } from '../engine/extensions/extensions.js';
 import type { Exchange } from '../http/exchange.js';
-import { jsonText, noContent, type Reply } from '../http/reply.js';
+import type { Reply } from '../http/reply.js';
+import type { ResponseMemory } from '../postgres/wire/response-memory.js';
 import { type ApiRoute, type Description, route } from './action.js';
+import { routeReply } from './route-response.js';
 
 interface ExtensionRoute {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
@@ -27,12 +29,19 @@ interface ExtensionRoute {
 interface ExtensionRouteServices {
   readonly identities: Identities;
   readonly extensions: Extensions | null;
+  /** Memory for large responses. */
+  readonly responseMemory: ResponseMemory;
 }
 
-export function extensionRoutes({ identities, extensions }: ExtensionRouteServices): ApiRoute[] {
+interface RunningServices extends ExtensionRouteServices {
+  readonly extensions: Extensions;
+}
+
+export function extensionRoutes({ extensions, ...others }: ExtensionRouteServices): ApiRoute[] {
   if (extensions === null) return [];
+  const services: RunningServices = { ...others, extensions };
   return extensions.all.flatMap((extension) =>
-    routesOf(extension).map((own) => apiRoute(own, extension.name, identities, extensions)),
+    routesOf(extension).map((own) => apiRoute(own, extension.name, services)),
   );
 }
 
@@ -62,7 +71,8 @@ function routesOf(extension: Extension): ExtensionRoute[] {
   return routes;
 }
 
-function apiRoute(own: ExtensionRoute, name: string, identities: Identities, extensions: Extensions): ApiRoute {
+function apiRoute(own: ExtensionRoute, name: string, services: RunningServices): ApiRoute {
+  const { identities, extensions } = services;
   const { method, options } = own;
   const path = `/ext/${name}${own.path}`;
   const description: Description = {
@@ -82,7 +92,7 @@ function apiRoute(own: ExtensionRoute, name: string, identities: Identities, ext
       return answered(
         { extension: name, kind: `${method} ${path}`, collection: null, call: current(own, name, extensions) },
         request,
-        extensions,
+        services,
       );
     },
     description,
@@ -128,49 +138,12 @@ function requestOf(
 async function answered(
   route: ExtensionCall<RouteRequest<never>>,
   request: RouteRequest<never>,
-  extensions: Extensions,
+  { extensions, responseMemory }: RunningServices,
 ): Promise<Reply> {
   const over = new AbortController();
-  const call = async (given: RouteRequest<never>): Promise<Reply> => {
-    const result = await route.call(given);
-    if (result instanceof Response) return replyOf(result, over.signal);
-    if (typeof result === 'function' || typeof result === 'symbol')
-      throw new TypeError(`a route cannot answer a ${typeof result}`);
-    // A `toJSON` may answer undefined too.
-    const text: string | undefined = JSON.stringify(result);
-    return text === undefined ? noContent : jsonText(`{"data":${text}}`);
-  };
+  const call = async (given: RouteRequest<never>): Promise<Reply> =>
+    routeReply(await route.call(given), responseMemory, over.signal);
   return extensions.run({ ...route, call }, request, async () => over.abort());
-}
-
-/** `over` cancels the body. */
-async function replyOf(response: Response, over: AbortSignal): Promise<Reply> {
-  const { status, headers, type } = response;
-  if (type === 'error') throw new TypeError('Response.error() has no status');
-  const pieces: Uint8Array[] = [];
-  const write = (piece: Uint8Array): void => void pieces.push(piece);
-  await response.body?.pipeTo(new WritableStream({ write }), { signal: over });
-  const cache = headers.get('cache-control');
-  return {
-    status,
-    type: headers.get('content-type') ?? '',
-    body: Buffer.concat(pieces),
-    headers: headersOf(response),
-    ...(cache !== null && { cache }),
-  };
-}
-
-/** The service writes these itself, or they belong to one connection. */
-const OWN_HEADERS: ReadonlySet<string> = new Set([
-  ...['content-type', 'content-length', 'connection', 'transfer-encoding', 'keep-alive', 'upgrade', 'te', 'trailer'],
-  ...['cache-control', 'date', 'set-cookie', 'x-request-id'],
-]);
-
-/** Cookies are the only header that cannot be one list. The response of a `fetch` is decoded already. */
-function headersOf({ headers, url }: Response): NonNullable<Reply['headers']> {
-  const isDecoded = url !== '';
-  const others = [...headers].filter(([name]) => !OWN_HEADERS.has(name) && !(isDecoded && name === 'content-encoding'));
-  return { ...Object.fromEntries(others), 'set-cookie': headers.getSetCookie() };
 }
 
 /** The types of JSON Schema. */

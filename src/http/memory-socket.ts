@@ -3,6 +3,7 @@
  * classes have the methods of uWebSockets that the exchange and the writer of responses call.
  */
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import { TimeSlice } from '../base/time-slices.js';
 
 /** The part of a request of uWebSockets that the service reads. */
 export type ServerRequest = Pick<HttpRequest, 'getCaseSensitiveMethod' | 'getUrl' | 'forEach'> & {
@@ -243,6 +244,8 @@ export class MemoryResponse implements ServerResponse {
     }
     try {
       this.#reader = this.request.body.getReader();
+      // A stream that never pauses leaves others their turns all the same.
+      const slice = new TimeSlice();
       for (;;) {
         const { done, value } = await this.#reader.read();
         if (this.#ended) return;
@@ -253,6 +256,7 @@ export class MemoryResponse implements ServerResponse {
           await new Promise<void>((resolve) => {
             this.#resume = resolve;
           });
+        else if (slice.isOver()) await slice.rest();
       }
       handler(new ArrayBuffer(0), true);
     } catch (error) {

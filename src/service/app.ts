@@ -271,7 +271,7 @@ function restRoutes(parts: Parts, { operations, routes, router }: Later): ApiRou
     ...itemsRoutes(items),
     ...transactionsRoutes(items),
     ...functionRoutes(items),
-    ...extensionRoutes({ identities, extensions: core.extensions }),
+    ...extensionRoutes({ identities, extensions: core.extensions, responseMemory: database.responseMemory }),
     ...(config.EXPLORER ? explorerRoutes() : []),
   ];
 }
