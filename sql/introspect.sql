@@ -408,6 +408,30 @@ select pg_catalog.json_build_object(
     where index.indisexclusion
       or (index.indisunique and (index.indpred is not null or index.indexprs is not null or index.indnullsnotdistinct or not index.indimmediate))
   ),
+  -- Views that triggers or rules write, and whose rows PostgreSQL cannot lock: a row of them is no single row of each table below.
+  'unlockable', (
+    with recursive parts (written, oid, relkind) as (
+      select tables.oid, tables.oid, tables.relkind
+      from tables
+      where tables.relkind = 'v' and (
+        exists (select from pg_catalog.pg_trigger trigger where trigger.tgrelid = tables.oid)
+        or exists (select from pg_catalog.pg_rewrite rule where rule.ev_class = tables.oid and rule.ev_type <> '1')
+      )
+      union
+      select parts.written, class.oid, class.relkind
+      from parts
+      join pg_catalog.pg_rewrite rule on rule.ev_class = parts.oid and rule.ev_type = '1' and parts.relkind = 'v'
+      join pg_catalog.pg_depend used on used.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass and used.objid = rule.oid
+        and used.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass
+      join pg_catalog.pg_class class on class.oid = used.refobjid and class.relkind in ('v', 'm')
+    )
+    select pg_catalog.json_agg(distinct parts.written::int8)
+    from parts
+    join pg_catalog.pg_rewrite rule on rule.ev_class = parts.oid and rule.ev_type = '1'
+    where parts.relkind = 'm'
+      or rule.ev_action::text operator(pg_catalog.~)
+        ':(hasAggs|hasWindowFuncs|hasTargetSRFs) true|:(groupClause|groupingSets|distinctClause) \(|:(havingQual|setOperations) \{|:jointype [1-9]'
+  ),
   -- Of the role of the service, where it may not do everything: for the table, then for each column.
   'privileges', (
     select pg_catalog.json_agg(pg_catalog.json_build_array(

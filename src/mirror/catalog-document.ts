@@ -47,6 +47,8 @@ export interface CatalogDocument {
   readonly followed?: readonly (readonly [number, string])[] | null;
   /** Tables with exclusion constraints, or with unique indexes over expressions, over some of the rows, or checked late. */
   readonly exclusive?: readonly number[] | null;
+  /** Views that triggers or rules write, and whose rows PostgreSQL cannot lock. */
+  readonly unlockable?: readonly number[] | null;
   /** The privileges of the service's role, for tables where it lacks some. */
   readonly privileges: readonly PrivilegeEntry[] | null;
   /** The privileges of roles that the service may become: absent unless statements run with the roles of callers. */

@@ -63,6 +63,7 @@ export interface TableFacts {
   readonly isInherited: boolean;
   readonly followedColumns: readonly string[];
   readonly isExclusive: boolean;
+  readonly hasLockableRows: boolean;
   /** Whether its row-level security does not bind the service, although callers rely on it. */
   readonly isExempt: boolean;
   readonly privileges: TablePrivileges;
@@ -135,6 +136,7 @@ export function* assembleTables(
       isInherited: lookups.writes.inherited.has(table),
       followedColumns: lookups.writes.followed.get(table) ?? NONE,
       isExclusive: lookups.writes.exclusive.has(table),
+      hasLockableRows: !lookups.writes.unlockable.has(table),
       isExempt: exempt.has(table),
       privileges: lookups.writes.privileges.get(table) ?? ALL_PRIVILEGES,
       columns: new Map(
@@ -437,6 +439,7 @@ interface WriteFacts {
   readonly inherited: ReadonlySet<number>;
   readonly followed: ReadonlyMap<number, readonly string[]>;
   readonly exclusive: ReadonlySet<number>;
+  readonly unlockable: ReadonlySet<number>;
   privilegesOf(table: number, column: number): ColumnPrivileges;
 }
 
@@ -469,6 +472,7 @@ function indexWriteFacts(document: CatalogDocument): WriteFacts {
     inherited: new Set(document.inherited ?? []),
     followed: byTable(document.followed ?? [], ([, column]) => column),
     exclusive: new Set(document.exclusive ?? []),
+    unlockable: new Set(document.unlockable ?? []),
     filled: new Set((document.triggers ?? []).flatMap(([table, , bits]) => (fills(bits) ? [table] : []))),
     privilegesOf: (table, column) => ofColumns.get(table)?.get(column) ?? ALL_PRIVILEGES,
   };

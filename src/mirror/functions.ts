@@ -236,6 +236,7 @@ function resultOf(name: string, fields: readonly Field[]): Collection {
     isInherited: false,
     followedColumns: [],
     isExclusive: false,
+    hasLockableRows: true,
     privileges: ALL_PRIVILEGES,
     comment: null,
     meta: null,

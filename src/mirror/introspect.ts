@@ -191,6 +191,7 @@ function buildCollection(
     isInherited: table.isInherited,
     followedColumns: table.followedColumns,
     isExclusive: table.isExclusive,
+    hasLockableRows: table.hasLockableRows,
     privileges: table.privileges,
     comment: table.comment,
     meta,

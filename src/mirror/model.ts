@@ -137,6 +137,8 @@ export interface Collection {
   readonly followedColumns: readonly string[];
   /** Whether its rows exclude others by more than `uniqueKeys`: a partial unique index, one over expressions, an exclusion constraint. */
   readonly isExclusive: boolean;
+  /** Whether `select … for update` works. It fails for views with groups or outer joins, which triggers may still write. */
+  readonly hasLockableRows: boolean;
   /** Privileges of the service's role on the whole table. */
   readonly privileges: TablePrivileges;
   readonly comment: string | null;

@@ -6,6 +6,7 @@ import {
   connectSql,
   createDatabase,
   get,
+  type RequestOptions,
   request,
   startDatabase,
   startTestService,
@@ -26,10 +27,11 @@ await sql.unsafe(`
   create extension pg_stat_statements`);
 const service = await startTestService({ databaseUrl });
 
-function send(method: string, path: string, body: unknown): Promise<Answer> {
+function send(method: string, path: string, body: unknown, options: RequestOptions = {}): Promise<Answer> {
+  if (body === undefined) return request(service, method, path, options);
   const text = JSON.stringify(body);
   const headers = { 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(text)) };
-  return request(service, method, path, { headers, body: text });
+  return request(service, method, path, { ...options, headers: { ...headers, ...options.headers }, body: text });
 }
 
 const ALL = [
@@ -116,3 +118,91 @@ t.test('views of extensions are served once their key is declared', async (t) =>
     text: /is a view of the extension pg_stat_statements/,
   });
 });
+
+/** Their rows cannot be locked: `select … for update` of them fails. Triggers write the tables below. */
+const UNLOCKABLE = {
+  outer: 'select f.id, f.title, n.note from films f left join notes n on n.film = f.id',
+  grouped:
+    'select f.id, max(f.title) as title, max(n.note) as note from films f join notes n on n.film = f.id group by f.id',
+  nested: 'select * from outer_notes',
+  distinct: 'select distinct f.id, f.title, null::text as note from films f',
+  ranked: 'select f.id, f.title, (rank() over (order by f.rating))::text as note from films f',
+  both: 'select f.id, f.title, n.note from films f, notes n where n.film = f.id union select id + 10, title, null from films',
+  stored: 'select id, title, null::text as note from stored_films',
+};
+
+t.test('a view whose rows PostgreSQL cannot lock is written by its triggers and rules', async (t) => {
+  await sql.unsafe(`
+    create table notes (film integer primary key references films on delete cascade, note text);
+    insert into notes select id, 'old' from films;
+    create materialized view stored_films as select id, title from films;
+    create function write_note() returns trigger language plpgsql as $$
+    begin
+      if tg_op = 'DELETE' then
+        delete from notes where film = old.id;
+        return old;
+      end if;
+      update films set title = new.title where id = new.id;
+      insert into notes values (new.id, new.note) on conflict (film) do update set note = excluded.note;
+      return new;
+    end $$;
+    ${Object.entries(UNLOCKABLE)
+      .map(
+        ([name, query]) => `
+          create view ${name}_notes as ${query};
+          create trigger write instead of update or delete on ${name}_notes for each row execute function write_note();
+          insert into service_collections (collection, primary_key) values ('${name}_notes', 'id');`,
+      )
+      .join('')}
+    create view ruled_notes as ${UNLOCKABLE.outer};
+    create rule change as on update to ruled_notes do instead
+      update notes set note = new.note where film = new.id returning film, ''::text, note;
+    insert into service_collections (collection, primary_key) values ('ruled_notes', 'id')`);
+  const token = await writer(
+    'noter',
+    [...Object.keys(UNLOCKABLE), 'ruled'].map((name) => `${name}_notes`),
+  );
+  await waitFor(async () => (await get(service, '/items/ruled_notes/1', { token })).status === 200, 5_000);
+  for (const name of [...Object.keys(UNLOCKABLE), 'ruled']) {
+    const noteOf = async (): Promise<unknown> => (await sql`select note from notes where film = 1`)[0]?.['note'];
+    const path = `/items/${name}_notes`;
+    t.match(await send('PATCH', `${path}/1`, { note: `${name} 1` }), { status: 200 }, name);
+    t.equal(await noteOf(), `${name} 1`);
+    t.match(await send('PATCH', `${path}/1`, { note: `${name} 2` }, { token }), { status: 200 }, `${name} with a rule`);
+    t.equal(await noteOf(), `${name} 2`);
+    t.match(await send('PATCH', `${path}/3`, { note: 'x' }, { token }), { status: 403 }, `${name} beyond the rule`);
+    const query = { filter: { id: { _eq: 1 } } };
+    t.match(await send('PATCH', path, { query, data: { note: `${name} 3` } }), { status: 200 }, `${name} by a query`);
+    t.equal(await noteOf(), `${name} 3`);
+    const etag = (await get(service, `${path}/1`)).headers.etag ?? '';
+    const headers = { 'if-match': etag };
+    t.match(
+      await send('PATCH', `${path}/1`, { note: `${name} 4` }, { headers }),
+      { status: 200 },
+      `${name} with a tag`,
+    );
+    t.equal(await noteOf(), `${name} 4`);
+    t.match(await send('PATCH', `${path}/1`, { note: 'x' }, { headers: { 'if-match': '"other"' } }), { status: 412 });
+    if (name === 'ruled') continue;
+    const restored = sql`insert into notes values (1, 'old')`;
+    t.match(await send('DELETE', `${path}/1`, undefined, { token }), { status: 204 }, `${name} deletes with a rule`);
+    t.equal(await noteOf(), undefined);
+    await restored;
+    t.match(await send('DELETE', path, { query }, { token }), { status: 204 }, `${name} deletes by a query`);
+    t.equal(await noteOf(), undefined);
+    await sql`insert into notes values (1, 'old')`;
+  }
+});
+
+/** The token of a user who may read and write the items of the collections below 3. */
+async function writer(name: string, collections: readonly string[]): Promise<string> {
+  const permissions = collections.flatMap((collection) =>
+    (['read', 'update', 'delete'] as const).map((action) => ({
+      collection,
+      action,
+      fields: ['*'],
+      permissions: { id: { _lt: 3 } },
+    })),
+  );
+  return (await makeCaller(sql, name, [{ permissions }])).token;
+}

@@ -365,7 +365,9 @@ class Chain {
 
   /** Citus misreads its own intermediate results if rows are only locked and others inserted, so unchanged rows are not locked there. */
   #lock(node: WriteNode, row: Fragment): Fragment {
-    return node.collection.distributed && !this.#changes(node) ? nothing : sql` for no key update of ${row}`;
+    const { distributed, hasLockableRows } = node.collection;
+    const isLocked = hasLockableRows && (!distributed || this.#changes(node));
+    return isLocked ? sql` for no key update of ${row}` : nothing;
   }
 
   #validations(node: WriteNode, position: number): Fragment[] {

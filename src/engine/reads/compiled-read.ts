@@ -158,8 +158,10 @@ function compileFenced(
 }
 
 function mayLock({ collection: name }: ReadRequest, { access, selectedFor, model }: ShapeContext): boolean {
-  const collection = selectedFor === 'delete' ? model.collections.get(name) : undefined;
-  return collection === undefined || isLockable(collection, access?.privileges(collection, model) ?? null);
+  const collection = model.collections.get(name);
+  if (collection?.hasLockableRows === false) return false;
+  if (collection === undefined || selectedFor !== 'delete') return true;
+  return isLockable(collection, access?.privileges(collection, model) ?? null);
 }
 
 /** The rows that the caller may write, for a query that selects items for a write. */

@@ -33,6 +33,15 @@ import type { WriteTarget } from './plan-request.js';
 import { advancePast, suppliesKeys } from './sequences.js';
 import { asDeleteFailure, asWriteFailure, rowsOf } from './write-errors.js';
 
+export const BEGIN = 'begin';
+/** A row that another transaction changes meanwhile is an error, and the transaction is run again: rows need no lock. */
+export const BEGIN_UNLOCKED = 'begin isolation level repeatable read';
+
+/** Begins a transaction that changes or deletes items of the collections. */
+export function beginFor(collections: readonly Collection[]): string {
+  return collections.every(({ hasLockableRows }) => hasLockableRows) ? BEGIN : BEGIN_UNLOCKED;
+}
+
 /** The transaction that writes have joined, and the writes that opened it. */
 interface Joined extends HookStack {
   readonly origin: WriteExecution;
@@ -142,7 +151,8 @@ export abstract class WriteExecution {
     await hashNewSecrets(planned, call.writer, (text) => database.rows(text));
     const hooks = WriteHooks.ofPlan(planned, this.afterHook(call));
     hooks.validate(this.limits);
-    const isHooked = hooks.needTransaction || isDistributed(planned);
+    const begin = beginFor(planned.plan.nodes.flatMap(({ verb, collection }) => (verb === 'insert' ? [] : collection)));
+    const isHooked = hooks.needTransaction || isDistributed(planned) || begin !== BEGIN;
     const flat = isHooked ? null : this.compiler.compileFlat(planned, call);
     if (flat) return this.sendFlat(flat, call);
     const isApart = isHooked || call.idempotencyKey || suppliesKeys(planned);
@@ -156,7 +166,7 @@ export abstract class WriteExecution {
         if (isTaken) await takeNewKey(isTaken, this.limits, database, session);
         await session.become(settings);
         return this.executeIn(session, planned, call, isTaken ? null : call.idempotencyKey);
-      });
+      }, begin);
     }
     call.client.staged('compile');
     const read = readBack && { ...reads.bind(readBack.read, readBack.statement), columns: 1 as const };

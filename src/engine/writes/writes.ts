@@ -83,10 +83,7 @@ import {
   lock,
   rowsOf,
 } from './write-errors.js';
-import { type HookStack, WriteExecution } from './write-execution.js';
-
-/** A row that another transaction changes meanwhile is an error, and the transaction is run again: rows need no lock. */
-const BEGIN_UNLOCKED = 'begin isolation level repeatable read';
+import { BEGIN, BEGIN_UNLOCKED, beginFor, type HookStack, WriteExecution } from './write-execution.js';
 
 /** The transaction that writes join. */
 interface JoinedTransaction extends HookStack {
@@ -247,9 +244,9 @@ export class Writes extends WriteExecution {
     const isApart = this.session || hooks.needTransaction || this.#hasDeleteHooks(collection);
     const flat = isApart ? null : this.compiler.compileFlatDelete({ collection, rule, selected }, context, call);
     if (flat) return this.sendFlat(flat, call, collection);
-    const isLocked = isLockable(collection, context.access?.privileges(collection, context.model) ?? null);
-    const locks = isLocked || this.session !== null;
-    const deletion = { collection, rule, locks, leavesKept: !isLocked && selected.kind === 'query' };
+    const mayLock = isLockable(collection, context.access?.privileges(collection, context.model) ?? null);
+    const locks = collection.hasLockableRows && (mayLock || this.session !== null);
+    const deletion = { collection, rule, locks, leavesKept: !mayLock && selected.kind === 'query' };
     const { text, parameters } = this.compiler.compileDelete(deletion, context, call);
     client.statement(text);
     client.staged('compile');
@@ -272,7 +269,7 @@ export class Writes extends WriteExecution {
       });
       await this.compiler.writeLog(session, [collection], call);
     };
-    await this.#transaction(call, collection, work, locks ? 'begin' : BEGIN_UNLOCKED);
+    await this.#transaction(call, collection, work, locks ? BEGIN : BEGIN_UNLOCKED);
     return null;
   }
 
@@ -293,7 +290,7 @@ export class Writes extends WriteExecution {
     call: WrittenBy & Partial<WriteCall>,
     collection: Collection,
     work: (session: Session) => Promise<Result>,
-    begin = 'begin',
+    begin = beginFor([collection]),
   ): Promise<Result> {
     const joined = this.session;
     const { database, callers } = this.services;
