@@ -281,10 +281,10 @@ t.test('errors of a function are those of its author, and the rest of the servic
   t.match(await call('refuse', { reason: 'Too large.', code: '22023' }), refusal(400, /Too large/));
   for (const name of ['misread', 'misread_write']) {
     const shown = await call(name, {});
-    t.match(shown, refusal(400, /failed on a value.*invalid input syntax for type integer: "hidden"/), shown.text);
+    t.match(shown, refusal(503, /failed on a value.*invalid input syntax for type integer: "hidden"/), shown.text);
     const { token } = await reader;
     const answer = await call(name, {}, { token });
-    t.match(answer, refusal(400, /failed on a value/));
+    t.match(answer, refusal(503, /failed on a value/));
     t.notMatch(answer.text, /hidden/, 'what a text quotes is for administrators');
   }
   t.match(await call('refuse_write', { reason: 'Not this one.' }), refusal(400, /Not this one/));

@@ -4,7 +4,7 @@
  */
 
 import { forbidden, invalidPayload, invalidQuery, type ServiceError } from '../../base/errors.js';
-import { isObject } from '../../base/exact-json.js';
+import { jsonLeaves, quotedTexts } from '../../base/quoted-text.js';
 import type { RefusedValue } from '../../base/sqlstate.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
 import type { Parameter, Value, Values } from '../../sql/parameter.js';
@@ -46,7 +46,7 @@ export function refusedInPayload(error: RefusedValue, { plan, input, paths }: Pl
       node.columns.flatMap(({ field }, column): SentValue[] => {
         const path = [paths[position]?.[index], field.name].filter((each) => each).join('.');
         const unchecked = !CHECKED.test(field.column?.base_type ?? '') && !field.column?.enum_values;
-        return leavesOf(row[`c${column}`]).map((text) => ({ target: path, text, unchecked, isKey: false }));
+        return jsonLeaves(row[`c${column}`]).map((text) => ({ target: path, text, unchecked, isKey: false }));
       }),
     ),
   );
@@ -72,17 +72,8 @@ function textsOf(value: Value | undefined): string[] {
   if (Array.isArray(value)) return value.flatMap((each: Value) => textsOf(each));
   if (typeof value !== 'object' || value === null) return value === undefined || value === null ? [] : [String(value)];
   if (!('json' in value)) return [];
-  return [...(value.text === undefined ? [] : [value.text]), ...leavesOf(JSON.parse(value.json))];
+  return [...(value.text === undefined ? [] : [value.text]), ...jsonLeaves(JSON.parse(value.json))];
 }
-
-/** The texts and numbers of a document. */
-function leavesOf(value: unknown): string[] {
-  if (Array.isArray(value)) return value.flatMap(leavesOf);
-  if (isObject(value)) return Object.values(value).flatMap(leavesOf);
-  return typeof value === 'string' || typeof value === 'number' ? [String(value)] : [];
-}
-
-const QUOTED = /["„“”«»‹›‘’「」『』]([^"„“”«»‹›‘’「」『』]+)["“”«»‹›’」』]/g;
 
 /** Errors that may be about a text without quoting it: bounds of a range in the wrong order, a notation that is none. */
 const UNQUOTED: ReadonlySet<string> = new Set(['22000', '22P02', '22023', '42601']);
@@ -90,7 +81,7 @@ const UNQUOTED: ReadonlySet<string> = new Set(['22000', '22P02', '22023', '42601
 /** The one that is quoted whole or, of a notation such as that of ranges, in part; else the only one that PostgreSQL alone can judge. */
 function findRefused({ code, message }: RefusedValue, sent: readonly SentValue[]): SentValue | null {
   const whole = sent.filter(({ text }) => text !== '' && isQuoted(message, text));
-  const pieces = [...message.matchAll(QUOTED)].map(([, piece = '']) => piece);
+  const pieces = quotedTexts(message);
   const part = sent.filter(({ text, unchecked }) => unchecked && pieces.some((piece) => text.includes(piece)));
   const candidates = [
     whole.filter(({ unchecked }) => unchecked),

@@ -23,7 +23,6 @@ import {
   PreparedStatements,
   READY_FOR_QUERY,
   ROW_DESCRIPTION,
-  readError,
   readNotification,
   SYNC,
   TERMINATE,
@@ -37,6 +36,7 @@ import { PROBE_TIMEOUT_MS, TRUSTED_IDLE_MS, type Watched } from './watchdog.js';
 import {
   type BoundStatement,
   MAX_BORROWED_BYTES,
+  readFailure,
   type SentQueries,
   skippableQuery,
   TransactionSettings,
@@ -349,7 +349,7 @@ export class Connection implements Receiver, Watched {
         this.options.onnotify?.(...readNotification(message, start + 5));
         break;
       case ERROR_RESPONSE:
-        this.#error = readError(message, start + 5, end);
+        this.#error = readFailure(message, start + 5, end, first);
         if (first) first.failed = first.position;
         if (isReadOnly(this.#error)) this.options.choice?.suspect();
         this.#sync(first);

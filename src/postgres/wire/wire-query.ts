@@ -1,5 +1,7 @@
 /** Statements for a connection, and the receivers of their rows. */
+import { isAboutUnsent } from '../../base/quoted-text.js';
 import type { Settings } from './connection-options.js';
+import { readError } from './protocol.js';
 
 /** A statement with its values. */
 export interface BoundStatement {
@@ -114,6 +116,23 @@ export function skippableQuery(sent: SentQueries | undefined): WireQuery | null 
   if (!query || query.decoder || query.isRead) return null;
   if (query.showsWrite) return query;
   return query.columns === null || sent.position > sent.queries.findIndex(({ isSetting }) => !isSetting) ? query : null;
+}
+
+/** Statements whose values are those of a request. Others change the schema, or run the deferred triggers of earlier statements. */
+const WITH_VALUES = /^\s*(with|select|insert|update|delete|merge|explain)\b/i;
+
+/** An ErrorResponse as an error. `unsent` says that it is about a text that the values of the failed statement do not contain. */
+export function readFailure(message: Buffer, start: number, end: number, sent: SentQueries | undefined): Error {
+  const error = readError(message, start, end);
+  const failed = sent?.queries[sent.position];
+  if (!sent || (failed && !WITH_VALUES.test(failed.text))) return error;
+  // Deferred triggers run behind the last statement.
+  const statements = failed ? [failed] : sent.queries.filter(({ isSetting }) => !isSetting);
+  const isUnsent = isAboutUnsent(
+    error,
+    statements.flatMap(({ parameters }) => parameters),
+  );
+  return isUnsent ? Object.assign(error, { unsent: true }) : error;
 }
 
 /**
