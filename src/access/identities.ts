@@ -85,15 +85,15 @@ export class Identities {
 
   /** Answers at once for cached callers. Throws, or rejects, for a token that is not valid. */
   identify(credentials: RequestCredentials): Identity | Promise<Identity> {
+    return credentials.headers.viewAs === '' ? this.#identify(credentials) : this.#view(credentials);
+  }
+
+  #identify(credentials: RequestCredentials): Identity | Promise<Identity> {
     if (credentials.caller) {
       credentials.fromAdministrator = credentials.caller.administrator;
       credentials.identity = credentials.caller;
       return credentials.caller;
     }
-    return credentials.headers.viewAs === '' ? this.#identify(credentials) : this.#view(credentials);
-  }
-
-  #identify(credentials: RequestCredentials): Identity | Promise<Identity> {
     const { authorization } = credentials.headers;
     if (authorization !== '' && credentials.accessToken === '') {
       const cached = this.#known.get(authorization);
@@ -114,8 +114,8 @@ export class Identities {
 
   /** The identity when the database could last be read, or null if it is not cached. Only for responses while the database is unavailable. */
   remembered(presented: RequestCredentials): Identity | null {
-    if (presented.caller) return presented.caller;
     if (presented.headers.viewAs !== '') return null;
+    if (presented.caller) return presented.caller;
     const cached = this.#known.get(this.#carriedBy(presented));
     return cached && Date.now() < cached.expires ? identityAt(cached, presented) : null;
   }

@@ -1,7 +1,7 @@
 /** Mounts the service in a server of Node: `createServer(toNodeHandler(lateral))`, or `app.use('/api', toNodeHandler(lateral))` in Express. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { pipeline } from 'node:stream/promises';
-import { LateralError } from '../base/errors.js';
+import { invalidQuery, LateralError } from '../base/errors.js';
 
 interface Fetching {
   fetch(request: Request, options: { readonly address: string }): Promise<Response>;
@@ -69,12 +69,31 @@ function requestOf(incoming: IncomingMessage, signal: AbortSignal): Request {
   // A host with other characters could end before the path of the request, and replace it.
   const isHost = /^[\w.:[\]-]+$/.test(host) && URL.canParse(`http://${host}`);
   const origin = isHost ? `http://${host}` : 'http://localhost';
-  return new Request(`${origin}${url}`, {
+  const target = URL.canParse(origin + url) ? new URL(origin + url) : null;
+  if (!url.startsWith('/') || target === null || !isUnchanged(url, target)) throw changedPath(url);
+  return new Request(target, {
     method,
     headers,
     signal,
     ...(hasBody ? { body: bodyOf(incoming), duplex: 'half' } : {}),
   });
+}
+
+/**
+ * The parser of URLs resolves `..`, in its encoded form too, takes `\\` for `/`, and drops what follows `#`. A guard of the program that
+ * compared the path has seen another one. To encode a character is no change.
+ */
+function isUnchanged(path: string, { pathname, search }: URL): boolean {
+  return decoded(pathname + search) === decoded(path.endsWith('?') && search === '' ? path.slice(0, -1) : path);
+}
+
+function decoded(path: string): string {
+  return path.replace(/%[0-9a-f]{2}/gi, (code) => String.fromCharCode(Number.parseInt(code.slice(1), 16)));
+}
+
+function changedPath(path: string): LateralError {
+  const reason = `The path of the request must be a path of a URL as it is, without "..", "\\" or "#": ${path.slice(0, 200)}`;
+  return invalidQuery(reason);
 }
 
 /** The service drops the part of a body that it does not read, so that the response can leave. */

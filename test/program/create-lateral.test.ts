@@ -266,11 +266,12 @@ t.test('whatever stands in "as", nothing leaks', async (t) => {
       `${statuses}`,
     );
   }
-  const spoofed = new Request('http://lateral/items/articles', {
-    headers: { authorization: `Bearer ${ADMIN_TOKEN}`, 'lateral-view-as': 'public' },
-  });
-  const answer = await lateral.fetch(spoofed, { as: { user: reader.id } });
+  const spoofed = (more: Record<string, string>): Request =>
+    new Request('http://lateral/items/articles', { headers: { authorization: `Bearer ${ADMIN_TOKEN}`, ...more } });
+  const answer = await lateral.fetch(spoofed({}), { as: { user: reader.id } });
   t.strictSame(Object.keys(((await answer.json()) as { data: object[] }).data[0] ?? {}), ['id', 'title']);
+  const views = await lateral.fetch(spoofed({ 'lateral-view-as': 'public' }), { as: { user: reader.id } });
+  t.equal(views.status, 403, 'the caller is no administrator');
 });
 
 t.test('a transaction is committed as a whole', async (t) => {
@@ -419,6 +420,38 @@ t.test('a server of Node mounts it, below a path as well', async (t) => {
   t.match(await late.text(), /mount Lateral before body parsers/);
 });
 
+t.test('a server of Node refuses paths that a URL cannot carry as they are', async (t) => {
+  const { url } = await listen(toNodeHandler(lateral));
+  const changed = [
+    ...['/a/../server/ping', '/a/%2e%2e/server/ping', '/a/.%2E/server/ping', '/./server/ping', '/%2e/server/ping'],
+    ...['/server\\ping', '/a\\..\\server/ping', '/server/ping#items', '/server/ping/.', '/server/ping/..'],
+    ...['http://other/server/ping', '/items/tags?limit=1#&limit=2'],
+  ];
+  for (const path of changed) {
+    const refused = await request({ url }, 'GET', path);
+    t.match(refused, { status: 400, text: /The path of the request/ }, path);
+  }
+  for (const path of [
+    '/server/ping',
+    '/server/ping?',
+    '/server/ping/',
+    '/SERVER/ping?a=../b&c=%2e%2e/',
+    '/server/ping?{"|"}\\',
+  ])
+    t.match(await request({ url }, 'GET', path), { status: 200, text: 'pong' }, path);
+  for (const path of [
+    '/items/tags/a%2F..%2Fb',
+    '/items/tags/{"}',
+    '//server/ping',
+    '/items/tags/%zz',
+    '/.../x',
+    '/items/tags/..a',
+  ]) {
+    const [own, over] = [await request({ url }, 'GET', path), await request(lateral, 'GET', path)];
+    t.strictSame([own.status, own.text], [over.status, over.text], path);
+  }
+});
+
 t.test('a server of Node without a handler for errors answers them', async (t) => {
   const mounted = toNodeHandler(lateral);
   const { url } = await listen(mounted);
@@ -440,6 +473,21 @@ t.test('a server of Node without a handler for errors answers them', async (t) =
   await stopped.stop();
   const gone = await listen(toNodeHandler(stopped));
   t.equal((await fetch(`${gone.url}/server/ping`)).status, 503);
+});
+
+t.test('an administrator whom the program names reads as another caller', async (t) => {
+  const fetchAs = (as: 'administrator' | 'public', method = 'GET') => {
+    const headers = { 'lateral-view-as': `user:${reader.id}`, 'content-type': 'application/json' };
+    const body = method === 'GET' ? null : '{"name":"viewed"}';
+    const path = method === 'GET' ? 'items/articles?meta=total_count' : 'items/tags';
+    return lateral.fetch(new Request(`http://lateral/${path}`, { method, headers, body }), { as });
+  };
+  const own = await request(lateral, 'GET', '/items/articles?meta=total_count', { token: reader.token });
+  const viewed = await fetchAs('administrator');
+  t.strictSame([viewed.status, await viewed.json()], [200, own.json]);
+  t.equal(viewed.headers.get('lateral-view-as'), `user:${reader.id}`);
+  t.equal((await fetchAs('administrator', 'POST')).status, 403, 'it writes nothing');
+  t.equal((await fetchAs('public')).status, 403, 'others may not');
 });
 
 t.test('changes are reported, whichever program commits them', async (t) => {
