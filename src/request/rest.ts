@@ -84,6 +84,7 @@ function finishSearch(subject: Subject, url: Input, query: Input | undefined, co
 
 function keyScalar(key: unknown): Scalar {
   if (key instanceof Digits) return { json: key.text, text: String(readKey(key)) };
+  if (typeof key === 'boolean') return { json: String(key), text: String(key) };
   return readKey(key) ?? { json: writeJson(key) };
 }
 

@@ -170,5 +170,6 @@ export function refuseKeys(): never {
 /** Returns null if the value is not a key. */
 export function readKey(key: unknown): Key | null {
   if (key instanceof Digits) return wholeDigits(key.text) ?? key.text;
+  if (typeof key === 'boolean') return String(key);
   return typeof key === 'string' || (typeof key === 'number' && Number.isFinite(key)) ? key : null;
 }

@@ -231,7 +231,7 @@ function readOperationKey(key: unknown): unknown {
 }
 
 function refuseKey(): never {
-  throw invalidPayload('"key" must be a string, a number or a reference');
+  throw invalidPayload('"key" must be a string, a number, a boolean or a reference');
 }
 
 /** References lead to earlier operations that create items, and name one of them. */

@@ -104,8 +104,8 @@ function isNestedValue(value: unknown): boolean {
 /** A key that does not fit its columns names no item. */
 export function checkKey(collection: Collection, key: unknown): Key {
   checkKeyed(collection);
-  if (typeof key !== 'string' && typeof key !== 'number' && !(key instanceof Digits))
-    throw invalidPayload(`A key of "${collection.name}" must be a string or a number`);
+  if (isNestedValue(key) || key === null || key === undefined)
+    throw invalidPayload(`A key of "${collection.name}" must be a string, a number or a boolean`);
   const fields = collection.key;
   const parts = fields.length === 1 ? [key] : splitKey(String(key), fields.length);
   if (!parts) throw forbidden();
@@ -120,6 +120,7 @@ export function checkKey(collection: Collection, key: unknown): Key {
 function checkPart(field: Field, part: unknown): unknown {
   const composite = field.column?.composite;
   if (composite) return recordKey(String(part), composite) ?? fail();
+  if (field.type === 'boolean') return String(checkValue(field, part, field.name));
   if (field.type !== 'json') return checkValue(field, part, field.name);
   const value = parseJson(jsonKey(String(part)));
   return writeJson(checkValue(field, value, field.name));
@@ -212,7 +213,7 @@ export function shownWrittenKey(collection: Collection, key: Key): unknown {
   const shown = displayWrittenKey(collection, key);
   if (!field || others.length > 0) return shown;
   const base = field.column?.base_type ?? '';
-  return /^(int[24]|jsonb?)$/.test(base) ? parseJson(shown) : shown;
+  return /^(int[24]|bool|jsonb?)$/.test(base) ? parseJson(shown) : shown;
 }
 
 /** The part of a checked key for the column. */

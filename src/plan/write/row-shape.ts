@@ -24,7 +24,7 @@ export function isSame(one: ColumnValue | undefined, other: ColumnValue | undefi
 
 /** A key is split into texts, whatever the types of its columns. */
 function sameText(one: unknown, other: unknown): boolean {
-  const isText = (value: unknown): boolean => typeof value === 'string' || typeof value === 'number';
+  const isText = (value: unknown): boolean => ['string', 'number', 'boolean'].includes(typeof value);
   return isText(one) && isText(other) && String(one) === String(other);
 }
 
