@@ -53,6 +53,7 @@ import {
   type Description,
   type MethodAndPath,
 } from '../action.js';
+import { writerOf } from '../items/item-writes.js';
 import {
   BOOLEAN,
   done,
@@ -83,10 +84,12 @@ export function schemaResource(services: SchemaChangeServices, table: string) {
   /** Only administrators change the schema. `?dry_run=true` answers with the statements of the change and rolls it back. */
   function change(methodAndPath: MethodAndPath, change: Change, description: Description): ActionRoute {
     const { schemaChanges } = services;
-    const act = async (request: ActionRequest): Promise<ActionResult> => {
+    const act = async (request: ActionRequest<Identity>): Promise<ActionResult> => {
       request.client.staged('identify');
-      if (!isDryRun(request.queryString)) return { data: await change(request, schemaChanges) };
-      return { data: { statements: await schemaChanges.dryRun((draft) => change(request, draft)) } };
+      if (isDryRun(request.queryString))
+        return { data: { statements: await schemaChanges.dryRun((draft) => change(request, draft)) } };
+      const { author } = writerOf(request.client, request.caller);
+      return { data: await change(request, schemaChanges.by(author)) };
     };
     return action(methodAndPath, act, { ...withDryRun(description), allow: 'administrators' });
   }

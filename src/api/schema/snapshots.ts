@@ -3,7 +3,7 @@
  * foreign keys imply and that are not declared yet, and the way to add them.
  */
 import type { Identities } from '../../access/identities.js';
-import { onlyAdministrator } from '../../access/identity.js';
+import { type Identity, onlyAdministrator } from '../../access/identity.js';
 import { invalidPayload, invalidQuery, unsupportedMediaType } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
 import { isOneOf } from '../../base/narrow.js';
@@ -26,6 +26,7 @@ import { applySuggestions, findUnindexed } from '../../schema/suggest/suggested-
 import { type ActionRequest, type ActionRoute, type ApiRoute, route } from '../action.js';
 import { DIRECTUS_VERSION, directusName, ownName, schemaNames, withLists } from '../directus/compatibility.js';
 import { importLimits, openUpload } from '../files/file-form.js';
+import { writerOf } from '../items/item-writes.js';
 import {
   BOOLEAN,
   done,
@@ -121,7 +122,7 @@ async function snapshot(exchange: Exchange, { config, identities, schemaChanges 
 }
 
 async function difference(exchange: Exchange, services: SchemaServices): Promise<Reply> {
-  const body = await readDocument(exchange, services);
+  const { document: body } = await readDocument(exchange, services);
   const query = new URLSearchParams(exchange.queryString);
   const mode = query.get('mode') ?? 'mirror';
   if (mode !== 'mirror' && mode !== 'merge') throw invalidQuery('"mode" must be mirror or merge');
@@ -140,19 +141,25 @@ async function difference(exchange: Exchange, services: SchemaServices): Promise
 }
 
 async function apply(exchange: Exchange, services: SchemaServices): Promise<Reply> {
-  const document = await readDocument(exchange, services);
+  const { document, caller } = await readDocument(exchange, services);
   const { DIRECTUS_COMPATIBILITY: isDirectus } = services.config;
   const own = isDirectus ? await runInSlices(ownDifference(document)) : document;
   const body = await runInSlices(readDifference(own));
-  await applyDifference(services.schemaChanges, body, isForced(new URLSearchParams(exchange.queryString)));
+  const schemaChanges = services.schemaChanges.by(writerOf(exchange, caller).author);
+  await applyDifference(schemaChanges, body, isForced(new URLSearchParams(exchange.queryString)));
   return noContent;
 }
 
+interface SentDocument {
+  readonly document: unknown;
+  readonly caller: Identity;
+}
+
 /** JSON or YAML, as the body or as a form's file. A snapshot may be larger than a body of items. */
-async function readDocument(exchange: Exchange, { config, identities }: SchemaServices): Promise<unknown> {
+async function readDocument(exchange: Exchange, { config, identities }: SchemaServices): Promise<SentDocument> {
   // Opened before the first await: data that arrives without a reader is lost.
   const body = openBody(exchange, importLimits(config));
-  onlyAdministrator(await identities.identify(exchange));
+  const caller = onlyAdministrator(await identities.identify(exchange));
   const { contentType } = exchange.headers;
   const isUpload = isForm(contentType);
   if (!isUpload && !/^(application\/([a-z0-9.+-]+\+)?json|(application|text)\/(x-)?yaml)\s*(;|$)/i.test(contentType))
@@ -162,7 +169,7 @@ async function readDocument(exchange: Exchange, { config, identities }: SchemaSe
   for await (const piece of bytes) pieces.push(piece);
   const content = Buffer.concat(pieces);
   if (content.length === 0) throw invalidPayload('A body is required');
-  return readDocumentText(textOf(content), exchange);
+  return { document: await readDocumentText(textOf(content), exchange), caller };
 }
 
 function textOf(content: Buffer): string {

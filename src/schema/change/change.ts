@@ -8,13 +8,16 @@ import { runInSlices } from '../../base/time-slices.js';
 import { modelSteps } from '../../mirror/introspect.js';
 import { type Model, type TableLocations, tableLocationsOf } from '../../mirror/model.js';
 import type { CatalogVersion as LoadedSchema, Mirror } from '../../mirror/watch.js';
+import { type Author, NO_AUTHOR } from '../../plan/write/write.js';
 import { loadSchema } from '../../postgres/catalog/catalog.js';
 import { ANNOUNCE_SCHEMA, LIMIT_LOCK_WAIT, LOCK_SCHEMA } from '../../postgres/catalog/schema-lock.js';
 import { pause } from '../../postgres/pools/conflicts.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import { bind, type Caller } from '../../sql/parameter.js';
+import { readSql } from '../../sql/read-sql.js';
 import { verifyChange } from '../../sql/verify.js';
+import { schemaActivity, touchedBy } from './activity.js';
 import { asSchemaChangeError, isBlocked } from './change-errors.js';
 import { compileStep } from './compile-ddl.js';
 import type { DdlStatement, QualifiedName } from './ddl-statement.js';
@@ -49,12 +52,31 @@ export class SchemaChanges {
 
   /**
    * One transaction. `work` may run several times, each time on a new draft. The model of this instance is reloaded before
-   * the promise resolves.
+   * the promise resolves. The activity names the author.
    */
-  async change<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result> {
-    const { result, schema } = await this.#enqueue(() => this.#attempt(work));
+  async change<Result>(work: (draft: Draft) => Promise<Result>, author: Author = NO_AUTHOR): Promise<Result> {
+    const recorded = async (draft: Draft): Promise<Result> => {
+      const result = await work(draft);
+      await draft.record(author);
+      return result;
+    };
+    const { result, schema } = await this.#enqueue(() => this.#attempt(recorded));
     if (schema) await this.mirror.adopt(schema);
     return result;
+  }
+
+  /** Changes by this author. */
+  by(author: Author): SchemaChanger {
+    return this.#with((work) => this.change(work, author));
+  }
+
+  #with(change: SchemaChanger['change']): SchemaChanger {
+    return {
+      model: this.model,
+      modelOf: (schema) => this.modelOf(schema),
+      read: (work) => this.read(work),
+      change,
+    };
   }
 
   /**
@@ -63,15 +85,12 @@ export class SchemaChanges {
    */
   async dryRun(act: (changes: SchemaChanger) => Promise<unknown>): Promise<readonly ExecutedStatement[]> {
     const statements: ExecutedStatement[] = [];
-    await act({
-      model: this.model,
-      read: (work) => this.read(work),
-      change: async (work) => {
-        const { result, executed } = await this.#enqueue(() => this.#attemptDry(work));
-        statements.push(...executed);
-        return result;
-      },
+    const tried = this.#with(async (work) => {
+      const { result, executed } = await this.#enqueue(() => this.#attemptDry(work));
+      statements.push(...executed);
+      return result;
     });
+    await act(tried);
     return statements;
   }
 
@@ -139,7 +158,9 @@ export class SchemaChanges {
 }
 
 /** The changes that a request makes, or tries in a dry run. */
-export type SchemaChanger = Pick<SchemaChanges, 'model' | 'read' | 'change'>;
+export interface SchemaChanger extends Pick<SchemaChanges, 'model' | 'modelOf' | 'read'> {
+  change<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result>;
+}
 
 export interface ExecutedStatement {
   readonly sql: string;
@@ -164,6 +185,9 @@ interface Changed<Result> {
   readonly schema: LoadedSchema | null;
 }
 
+const RECORD = readSql('schema-activity.sql');
+const ENTRIES_PER_STATEMENT = 1_000;
+
 const NO_CALLER: Caller = { user: null, role: null, roles: [], policies: [] };
 
 /** The schema inside an open transaction. */
@@ -173,6 +197,10 @@ export class Draft {
   readonly executed: ExecutedStatement[] = [];
   #schema: LoadedSchema | null = null;
   #model: Model | null = null;
+  /** The model before the first operation. */
+  #before: Model | null = null;
+  /** The collections that the operations may have changed. */
+  readonly #touched = new Set<string>();
   /** As they were before the first operation. */
   #tables: TableLocations | null = null;
   /** Schema and name of tables that this transaction creates, by collection. */
@@ -215,6 +243,8 @@ export class Draft {
   /** Steps that were planned on the model as it is. */
   async execute(steps: readonly DdlStatement[]): Promise<void> {
     if (steps.length === 0) return;
+    this.#before ??= await this.model();
+    for (const name of steps.flatMap(touchedBy)) this.#touched.add(name);
     const locations = this.#withMade(this.#tables ?? tableLocationsOf(await this.model()));
     for (const step of steps)
       if (step.kind === 'create-table' && step.qualifiedName) this.#made.set(step.table, step.qualifiedName);
@@ -232,6 +262,16 @@ export class Draft {
     if (!this.changed)
       await this.session.query(this.database.qualified(ANNOUNCE_SCHEMA), [locations.schema], { prepare: true });
     this.changed = true;
+  }
+
+  /** Writes the changes so far to the activity. */
+  async record(author: Author): Promise<void> {
+    if (!this.#before || this.#touched.size === 0) return;
+    const entries = await runInSlices(schemaActivity(this.#before, await this.model(), this.#touched));
+    for (let start = 0; start < entries.length; start += ENTRIES_PER_STATEMENT) {
+      const list = JSON.stringify(entries.slice(start, start + ENTRIES_PER_STATEMENT));
+      await this.session.query(this.database.qualified(RECORD), [list, JSON.stringify(author)], { prepare: true });
+    }
   }
 
   #withMade(locations: TableLocations): TableLocations {

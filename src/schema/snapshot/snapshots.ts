@@ -11,7 +11,7 @@ import type { Deferrable, Model } from '../../mirror/model.js';
 import type { CatalogVersion } from '../../mirror/watch.js';
 import { quoteIdentifier } from '../../sql/fragment.js';
 import { readSql } from '../../sql/read-sql.js';
-import type { Draft, SchemaChanges } from '../change/change.js';
+import type { Draft, SchemaChanger } from '../change/change.js';
 import { asSchemaChangeError, isBlocked } from '../change/change-errors.js';
 import type { ColumnType, DdlStatement, ExactType } from '../change/ddl-statement.js';
 import { planSnapshot } from './apply.js';
@@ -46,7 +46,7 @@ export interface TakenSnapshot {
 /** Called before each step. */
 export type Progress = (step: DdlStatement, position: number, total: number) => void;
 
-export async function takeSnapshot(schemaChanges: SchemaChanges, withPolicies = false): Promise<TakenSnapshot> {
+export async function takeSnapshot(schemaChanges: SchemaChanger, withPolicies = false): Promise<TakenSnapshot> {
   const { snapshot, scope } = await presentState(schemaChanges, withPolicies);
   const refused = [...scope.model.refused].map(([name, reason]) => ({ name, reason }));
   return {
@@ -70,7 +70,7 @@ export async function readOmissions(
 
 /** The changes that turn the database into the snapshot, with the digest of its current state, or null if nothing differs. */
 export async function compareSnapshot(
-  schemaChanges: SchemaChanges,
+  schemaChanges: SchemaChanger,
   wanted: Snapshot,
   mode: DifferenceMode,
 ): Promise<DifferenceBody | null> {
@@ -89,7 +89,7 @@ export async function compareSnapshot(
 
 /** One transaction. With `force`, also a difference that was taken from another state, if it fits. */
 export async function applyDifference(
-  schemaChanges: SchemaChanges,
+  schemaChanges: SchemaChanger,
   body: DifferenceBody,
   force: boolean,
 ): Promise<void> {
@@ -106,7 +106,7 @@ export async function applyDifference(
 
 /** Compares and applies in one go. `confirm` gets the difference and may refuse it. Returns null if nothing differs. */
 export async function applySnapshot(
-  schemaChanges: SchemaChanges,
+  schemaChanges: SchemaChanger,
   wanted: Snapshot,
   mode: DifferenceMode,
   { confirm, progress }: { readonly confirm: (diff: Difference) => void; readonly progress: Progress },
@@ -129,7 +129,7 @@ interface Planned {
  * it plans again.
  */
 async function applyPlanned(
-  schemaChanges: SchemaChanges,
+  schemaChanges: SchemaChanger,
   { progress, withPolicies }: { readonly progress: Progress; readonly withPolicies: boolean },
   plan: (present: SchemaState) => Steps<Planned | null>,
 ): Promise<Difference | null> {
@@ -169,11 +169,11 @@ interface Catalogs {
   readonly policies: string | null;
 }
 
-async function presentState(schemaChanges: SchemaChanges, withPolicies: boolean): Promise<SchemaState> {
+async function presentState(schemaChanges: SchemaChanger, withPolicies: boolean): Promise<SchemaState> {
   return stateOf(await presentCatalogs(schemaChanges, withPolicies), schemaChanges);
 }
 
-function presentCatalogs(schemaChanges: SchemaChanges, withPolicies: boolean): Promise<Catalogs> {
+function presentCatalogs(schemaChanges: SchemaChanger, withPolicies: boolean): Promise<Catalogs> {
   return schemaChanges.read((draft) => readCatalogs(draft, schemaChanges.model, withPolicies));
 }
 
@@ -189,7 +189,7 @@ async function readDetails(cell: ReadCell, { schemas, system, schema }: Model): 
   return details.toString();
 }
 
-async function stateOf({ catalog, details, policies }: Catalogs, schemaChanges: SchemaChanges): Promise<SchemaState> {
+async function stateOf({ catalog, details, policies }: Catalogs, schemaChanges: SchemaChanger): Promise<SchemaState> {
   const slice = new TimeSlice();
   const model = await schemaChanges.modelOf(catalog);
   await slice.rest();
