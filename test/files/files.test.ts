@@ -257,6 +257,13 @@ t.test('shared caches keep only what anybody gets', async (t) => {
   await waitFor(async () => (await ask({})).status === 403, 5_000);
 });
 
+t.test('an option lets caches keep the content for a time', async (t) => {
+  const kept = await startTestService({ ...options, ASSETS_CACHE_TTL: '30d' });
+  const { headers } = await request(kept, 'GET', `/assets/${await uploaded('kept')}`);
+  t.equal(headers['cache-control'], 'private, max-age=2592000', 'as Directus sends by default');
+  await kept.stop();
+});
+
 t.test('uploading needs the permission to create; its fields count for what the caller sends', async (t) => {
   const before = await stored();
   const rows = await count();
