@@ -2,7 +2,7 @@
  * Identifies callers. A token is looked up once and cached until something about users or policies changes, so that a warm request
  * spends no statement on it and is answered at once. The permissions of a token may depend on the client's address.
  */
-import { forbidden, invalidCredentials, invalidPayload, ServiceError } from '../base/errors.js';
+import { forbidden, invalidCredentials, invalidPayload, ServiceError, serviceUnavailable } from '../base/errors.js';
 import { growingCache } from '../base/growing-cache.js';
 import { type Account, type CachedIdentity, cachedIdentity } from './account.js';
 import { CLI_IDENTITY, type Identity } from './identity.js';
@@ -57,6 +57,8 @@ interface IdentityOptions {
   readonly cookieName: string;
   /** For this long a cached identity may outlive a lost notification. */
   readonly stalenessMs: number;
+  /** Why the database cannot be served, or null. */
+  readonly obstacle?: () => string | null;
   /** Called when an administrator begins to read as another user. */
   readonly onView?: (administrator: string | null, as: string) => void;
 }
@@ -83,8 +85,10 @@ export class Identities {
     private readonly options: IdentityOptions,
   ) {}
 
-  /** Answers at once for cached callers. Throws, or rejects, for a token that is not valid. */
+  /** Answers at once for cached callers. Throws, or rejects, for a token that is not valid, and while the database cannot be served. */
   identify(credentials: RequestCredentials): Identity | Promise<Identity> {
+    const obstacle = this.options.obstacle?.() ?? null;
+    if (obstacle !== null) throw serviceUnavailable('database', obstacle);
     return credentials.headers.viewAs === '' ? this.#identify(credentials) : this.#view(credentials);
   }
 

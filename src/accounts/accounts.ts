@@ -96,9 +96,9 @@ export async function beginShare(
 
 /** Calls back with each session that has ended; where some were missed, the listener for changes of access is called. */
 export function listenForSessions(database: Database, ended: (session: string) => void): Promise<() => Promise<void>> {
-  const suffix = ` ${database.system}`;
   return database.listener.listen('service_sessions', {
     heard: (payload) => {
+      const suffix = ` ${database.system}`;
       if (payload.endsWith(suffix)) ended(payload.slice(0, -suffix.length));
     },
     missed: () => {},

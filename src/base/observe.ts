@@ -99,6 +99,10 @@ const EVENTS = {
     warn(`waiting for the database (at most ${Math.ceil(milliseconds / 1_000)} s more): ${reason}`),
   'database-reached': ({ milliseconds }: Duration) =>
     info(`connected to the database after ${Math.round(milliseconds)} ms`),
+  'database-replaced': ({ obstacle }: { readonly obstacle: string | null }) =>
+    obstacle === null
+      ? info('the database is served again')
+      : warn(`the database cannot be served, requests are answered with 503: ${obstacle}`),
   'embedded-restarted': ({ message }: { readonly message: string }) => warn(message),
   'replica-left': ({ server, reason }: { readonly server: string; readonly reason: string }) =>
     warn(`replica ${server} gets no reads: ${reason}`),

@@ -107,6 +107,8 @@ export function fromDatabase(
 ): unknown {
   if (!isDatabaseFailure(error)) return error;
   const { code } = error;
+  if (endsConnection(error))
+    return serviceUnavailable('database', code === '3D000' ? 'It does not exist' : 'It cannot be reached');
   const authored = authoredText(error);
   if (authored !== null) return asRaised(invalidQuery(authored.replace(/\.$/, '')), error);
   if (isOfFunction(error)) return functionFailed(error);
@@ -142,6 +144,7 @@ export function fromDatabase(
   if (code === 'CONNECTION_SHARED')
     return serviceUnavailable('database', 'A pooler mixed up connections: it must use one connection per session');
   if (isConnectionFailure(code)) return serviceUnavailable('database', 'It cannot be reached');
+  if (isMissing(error)) return new Undisclosed(serviceUnavailable('database', 'A table is missing'), messageOf(error));
   // Memory, disk, or a limit that its administrator has set.
   if (/^53/.test(code)) return serviceUnavailable('database', 'It is out of memory, disk space or connections');
   if (/^40/.test(code)) return serviceUnavailable('database', 'Too many requests change the same items');
@@ -237,6 +240,16 @@ export function isUnavailable(error: unknown): boolean {
 /** A row that another transaction has written is known by its location, in any language: "while updating tuple (0,7) in ...". */
 function isLockWait({ where }: DatabaseFailure): boolean {
   return where !== undefined && /\(\d+,\d+\)/.test(where);
+}
+
+/** The model is up to date when an error is reported: the table or schema was dropped a moment ago, or the whole database was replaced. */
+function isMissing({ code }: DatabaseFailure): boolean {
+  return code === '42P01' || code === '3F000';
+}
+
+/** Errors of a login, and those after which the server closes the connection. */
+function endsConnection({ severity }: DatabaseFailure): boolean {
+  return severity === 'FATAL' || severity === 'PANIC';
 }
 
 /** Connection exceptions, too many connections, an administrator's shutdown, and what the driver says of a socket. */

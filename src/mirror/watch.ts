@@ -15,7 +15,11 @@ import type { Model } from './model.js';
 /** The parts of the database that the mirror needs; the driver stays behind it. */
 export interface CatalogSource {
   readonly schemas: SchemaNames;
+  /** To be called before the database is read. Fails if it cannot be served. */
+  check(): Promise<void>;
   load(): Promise<CatalogVersion>;
+  /** To be called when the model is the one that was loaded last. */
+  settled(): Promise<void>;
   /** Calls back on each notification and whenever listening begins (again). Returns how to stop. */
   listen(changed: () => void): Promise<() => Promise<void>>;
   /** A value that changes whenever tables or columns do, or null if the database notifies by itself. */
@@ -58,7 +62,10 @@ export class WatchingMirror implements Mirror {
   #again = false;
   #gathering: NodeJS.Timeout | null = null;
   #polling: NodeJS.Timeout | null = null;
+  #retrying: NodeJS.Timeout | null = null;
   #fingerprint: string | null = null;
+  /** Milliseconds; 0 for never. */
+  #pollInterval = 0;
   #digest = '';
   #documentVersion = 0;
   #stopListening: (() => Promise<void>) | null = null;
@@ -85,19 +92,18 @@ export class WatchingMirror implements Mirror {
       if (mirror) mirror.#gather();
       else missed = true;
     });
+    await source.check();
     const fingerprint = await source.fingerprint();
     const first = await source.load();
     const model = announce(buildModel(first.document, 1, source.schemas), observe);
     mirror = new WatchingMirror(source, observe, onCatalog, model);
+    mirror.#pollInterval = pollInterval;
     onCatalog(first, model.version);
     mirror.#digest = first.digest;
     mirror.#documentVersion = first.document.version;
-    mirror.#fingerprint = fingerprint;
+    mirror.#watch(fingerprint);
     mirror.#stopListening = stopListening;
     if (missed) mirror.#gather();
-    if (mirror.#fingerprint !== null && pollInterval > 0) {
-      mirror.#polling = setInterval(() => void mirror.#poll(), pollInterval).unref();
-    }
     return mirror;
   }
 
@@ -138,6 +144,7 @@ export class WatchingMirror implements Mirror {
     this.#closed = true;
     if (this.#gathering) clearTimeout(this.#gathering);
     if (this.#polling) clearInterval(this.#polling);
+    if (this.#retrying) clearTimeout(this.#retrying);
     await this.#stopListening?.();
     await this.#loading;
   }
@@ -153,18 +160,40 @@ export class WatchingMirror implements Mirror {
         next = null;
         // The same schema keeps the model, and with it everything that was compiled for it.
         if (catalog.digest !== this.#digest) await this.#take(catalog);
+        await this.source.settled();
       } catch (error) {
         if (this.#closed) return;
         this.observe({ kind: 'model-failed', error });
-        setTimeout(() => this.#gather(), RETRY).unref();
+        this.#retry();
       }
     } while (this.#again && !this.#closed);
     this.#loading = null;
   }
 
-  #read(): Promise<CatalogVersion> {
+  async #read(): Promise<CatalogVersion> {
     this.loads++;
+    await this.source.check();
+    // Before the catalog: a change between the two is found by the next check.
+    this.#watch(await this.source.fingerprint());
     return this.source.load();
+  }
+
+  /** Without a fingerprint the database notifies by itself. That may change when it is replaced. */
+  #watch(fingerprint: string | null): void {
+    this.#fingerprint = fingerprint;
+    if (fingerprint !== null && this.#pollInterval > 0)
+      this.#polling ??= setInterval(() => void this.#poll(), this.#pollInterval).unref();
+    else if (this.#polling) {
+      clearInterval(this.#polling);
+      this.#polling = null;
+    }
+  }
+
+  #retry(): void {
+    this.#retrying ??= setTimeout(() => {
+      this.#retrying = null;
+      this.#gather();
+    }, RETRY).unref();
   }
 
   async #take(catalog: CatalogVersion): Promise<void> {
@@ -188,9 +217,7 @@ export class WatchingMirror implements Mirror {
   async #poll(): Promise<void> {
     try {
       const fingerprint = await this.source.fingerprint();
-      if (fingerprint === this.#fingerprint) return;
-      this.#fingerprint = fingerprint;
-      await this.reload();
+      if (fingerprint !== this.#fingerprint) await this.reload();
     } catch (error) {
       if (!this.#closed) this.observe({ kind: 'watch-lost', error });
     }

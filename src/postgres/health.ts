@@ -131,12 +131,13 @@ function checkReplica({ state, lagMs, server }: Replica): Check {
   };
 }
 
-function checkMirror({ mirror }: Checked): Check {
+function checkMirror({ database: { obstacle }, mirror }: Checked): Check {
   return {
-    status: 'ok',
+    status: obstacle === null ? 'ok' : 'error',
     componentType: 'component',
     observedValue: mirror.model.collections.size,
     observedUnit: 'collections',
+    ...(obstacle !== null && { output: obstacle }),
   };
 }
 

@@ -79,6 +79,8 @@ export type Broadcast =
   /** The replica does not answer. */
   | { readonly kind: 'replica-lost'; readonly replica: number }
   | { readonly kind: 'persisted-query'; readonly digest: string; readonly text: string }
+  /** The schema of the service's tables, and why the database cannot be served, or null. */
+  | { readonly kind: 'installation'; readonly system: string; readonly obstacle: string | null }
   /** A webhook has changed, or changes wait to be delivered. */
   | { readonly kind: 'webhooks' };
 
@@ -186,6 +188,7 @@ async function createParts(config: Config, core: Core, shared: Shared, observe: 
     verifiers: [tokens, new ForeignTokens(config.JWT_ISSUERS, resolveUser, databaseClaims(config))],
     cookieName: config.SESSION_COOKIE_NAME,
     stalenessMs: config.MAX_STALENESS,
+    obstacle: () => database.obstacle,
     onView: (administrator, as) => observe({ kind: 'viewed-as', administrator, as }),
   });
   const access = {
@@ -315,6 +318,11 @@ function apply(message: Broadcast, { core, identities, live, persisted, webhooks
       break;
     case 'persisted-query':
       persisted.take(message.digest, message.text);
+      break;
+    case 'installation':
+      core.database.system = message.system;
+      core.database.obstacle = message.obstacle;
+      core.cache?.clear();
       break;
     case 'webhooks':
       webhooks.wake();

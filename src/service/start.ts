@@ -29,6 +29,7 @@ import type { Collection, Model } from '../mirror/model.js';
 import { WatchingMirror } from '../mirror/watch.js';
 import { loginObstacle, unreadableTables } from '../postgres/catalog/caller-login.js';
 import { catalogSourceOf, findOtherSchemas, listen, policiesOf } from '../postgres/catalog/catalog.js';
+import { Installation } from '../postgres/catalog/installation.js';
 import { type MigrateOptions, migrate } from '../postgres/catalog/migrate.js';
 import { type Health, joinHealth, Readiness, unhealthy } from '../postgres/health.js';
 import type { Database } from '../postgres/pools/database.js';
@@ -68,7 +69,8 @@ export interface Service {
 
 type Report = (message: string) => void;
 
-type Send = (message: MainBroadcast) => void;
+/** Resolves when all threads have applied the message. */
+type Send = (message: MainBroadcast) => Promise<void>;
 
 /** Milliseconds for each part to end: some would wait for a server that does not answer. */
 const CLOSE_TIMEOUT_MS = 500;
@@ -199,7 +201,7 @@ async function startMain(
 ): Promise<{ readonly main: MainContext; readonly messages: readonly Event[] }> {
   const { config, observe, started } = start;
   const own = { ...start, config: config.WORKERS === 1 ? config : centralConfig(config) };
-  const broadcast = (message: MainBroadcast): void => void threads.broadcast(message);
+  const broadcast: Send = (message) => threads.broadcast(message);
   const { database, databaseUrl, mirror, policies } = await startSources(own, broadcast);
   await checkLogin(start, database);
   const replicas = await watchReplicas(own, { database, mirror }, broadcast);
@@ -211,7 +213,7 @@ async function startMain(
   const store = await openLimitStore(config, database, observe);
   started.add(() => store.close());
   const accessChanged = async (): Promise<void> => {
-    broadcast({ kind: 'access' });
+    void broadcast({ kind: 'access' });
     await policies.reload();
   };
   const limits = createLimits(config, store);
@@ -277,7 +279,7 @@ export async function withCore<Result>(
   const started = new Started(config);
   const policies = new Policies();
   try {
-    const sources = await startSources({ config, observe, report, started }, (message) => {
+    const sources = await startSources({ config, observe, report, started }, async (message) => {
       if (message.kind === 'policies') policies.apply(message.text);
     });
     const extensions = await openExtensions(config, [], observe);
@@ -365,28 +367,47 @@ async function openSource(start: Start): Promise<Pick<Sources, 'database' | 'dat
 async function startSources(start: Start, broadcast: Send): Promise<Sources> {
   const { config, observe, started } = start;
   const { database, databaseUrl } = await openSource(start);
-  const options = { demo: config.DATABASE_URL === null && config.DEMO_DATA, system: config.SYSTEM_SCHEMA };
-  await migrateDirectly(start, database, options).catch((error: unknown) => {
-    const denied = error instanceof Error && 'code' in error && error.code === '42501';
-    throw denied
-      ? new StartError(
-          `cannot create the service_* tables in schema "${config.SYSTEM_SCHEMA ?? config.DATABASE_SCHEMA}": ${error.message}`,
-        )
-      : error;
-  });
+  await prepareTables(start, database, config.DATABASE_URL === null && config.DEMO_DATA);
   await loadGrammar();
+  const reload = async (): Promise<void> => {
+    await policies.reload();
+    await broadcast({ kind: 'access' });
+    await broadcast({ kind: 'budgets', text: await loadBudgets(database) });
+    await broadcast({ kind: 'webhooks' });
+  };
+  const installation = new Installation(database, {
+    requested: config.SYSTEM_SCHEMA,
+    prepare: () => prepareTables(start, database, false),
+    reload,
+    onChange: async () => {
+      const { system, obstacle } = database;
+      observe({ kind: 'database-replaced', obstacle });
+      await broadcast({ kind: 'installation', system, obstacle });
+    },
+  });
   const mirror = await WatchingMirror.start(
-    catalogSourceOf(database),
+    catalogSourceOf(database, installation),
     observe,
     config.SCHEMA_POLL_INTERVAL,
-    ({ text }, version) => broadcast({ kind: 'schema', text, version }),
+    ({ text }, version) => void broadcast({ kind: 'schema', text, version }),
   );
   started.add(() => mirror.close());
-  const policies = await PolicyWatch.start(policiesOf(database), observe, (text) =>
-    broadcast({ kind: 'policies', text }),
-  );
+  const policies: PolicyWatch = await PolicyWatch.start(policiesOf(database), observe, (text) => {
+    void broadcast({ kind: 'policies', text });
+  });
   started.add(() => policies.close());
   return { database, databaseUrl, mirror, policies };
+}
+
+/** Creates the service's tables, or updates them. */
+async function prepareTables(start: Start, database: Database, demo: boolean): Promise<void> {
+  const { SYSTEM_SCHEMA: system, DATABASE_SCHEMA: schema } = start.config;
+  await migrateDirectly(start, database, { demo, system }).catch((error: unknown) => {
+    const denied = error instanceof Error && 'code' in error && error.code === '42501';
+    throw denied
+      ? new StartError(`cannot create the service_* tables in schema "${system ?? schema}": ${error.message}`)
+      : error;
+  });
 }
 
 /** Bypasses a pooler if possible: it may cut off long statements. */
@@ -419,7 +440,7 @@ async function watchReplicas(
     observe,
     onLost: (replica) => {
       replicas.all[replica]?.abandon();
-      broadcast({ kind: 'replica-lost', replica });
+      void broadcast({ kind: 'replica-lost', replica });
     },
   });
   started.add(async () => {
@@ -468,15 +489,17 @@ async function makeAdministrator(config: Config, database: Database): Promise<Cr
 /** Broadcasts the changes of other instances. */
 async function broadcastChanges(database: Database, broadcast: Send, started: Started): Promise<void> {
   // Cached identities expire by themselves, so that health can be read while the database cannot be reached.
-  const access = (): void => broadcast({ kind: 'access' });
+  const access = (): void => void broadcast({ kind: 'access' });
   started.add(await listen(database, 'service_access', access, { stale: () => {} }));
   // Threads look for changes by themselves while no notifications arrive.
-  started.add(await listen(database, 'service_webhooks', () => broadcast({ kind: 'webhooks' }), { stale: () => {} }));
+  started.add(
+    await listen(database, 'service_webhooks', () => void broadcast({ kind: 'webhooks' }), { stale: () => {} }),
+  );
   const budgets = async (): Promise<void> => broadcast({ kind: 'budgets', text: await loadBudgets(database) });
   // A budget that could not be read is read after the next change.
   started.add(await listen(database, 'service_budgets', () => void budgets().catch(() => {}), { stale: () => {} }));
   started.add(
-    await listenForSessions(database, (session) => broadcast({ kind: 'sessions-ended', sessions: [session] })),
+    await listenForSessions(database, (session) => void broadcast({ kind: 'sessions-ended', sessions: [session] })),
   );
 }
 

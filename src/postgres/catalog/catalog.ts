@@ -15,6 +15,7 @@ import { quoteIdentifier } from '../../sql/fragment.js';
 import { readSql } from '../../sql/read-sql.js';
 import type { Database } from '../pools/database.js';
 import type { Session } from '../pools/sessions.js';
+import type { Installation } from './installation.js';
 import { systemFiles, systemTables } from './system-tables.js';
 
 const INTROSPECT = readSql('introspect.sql');
@@ -31,11 +32,14 @@ export function policiesOf(database: Database): PolicySource {
   };
 }
 
-export function catalogSourceOf(database: Database): CatalogSource {
+/** Without an installation, nothing is checked before the schema is read. */
+export function catalogSourceOf(database: Database, installation: Installation | null = null): CatalogSource {
   /** Where functions are that may be called: their definitions count as much as those of tables. */
   let locations: ReadonlySet<string> = new Set();
   return {
     schemas: database,
+    check: async () => installation?.check(),
+    settled: async () => installation?.settled(),
     load: async () => {
       const loaded = await database.catalog.use((session) => loadSchema(session, database));
       const { function_rows, computed } = loaded.document;

@@ -268,8 +268,9 @@ export class Database {
   /** The first of the schemas that are served: it is what the service's own tables are about. */
   readonly schema: string;
   readonly schemas: readonly string[];
-  /** The schema of the service's own tables: found or decided when the service starts, before anything asks them. */
-  system: string;
+  /** Why the database cannot be served although it answers, or null. */
+  obstacle: string | null = null;
+  #system: string;
   readonly synonyms: ServerOptions['synonyms'];
   readonly callers: 'claims' | 'role' | null;
   /** For reads of requests, which take turns statement by statement. */
@@ -309,7 +310,7 @@ export class Database {
     const { options, primary, limits, watchdog } = server;
     const { pooler, waitTimeout, directUrl = null, observe = () => {}, staleness = DEFAULT_STALENESS_MS } = options;
     this.address = hostPortsOf(options.url);
-    this.schema = this.system = options.schema;
+    this.schema = this.#system = options.schema;
     this.schemas = schemasOf(options);
     this.synonyms = options.synonyms;
     this.callers = options.callers ?? null;
@@ -356,6 +357,16 @@ export class Database {
       directUrl !== null || pooler === 'none'
         ? connectionOptions(server, READS_LOG, pastPooler(server, READS_LOG))
         : null;
+  }
+
+  /** The schema of the service's own tables: found or decided when the service starts, before anything asks them. */
+  get system(): string {
+    return this.#system;
+  }
+
+  set system(schema: string) {
+    this.#system = schema;
+    this.#qualified.clear();
   }
 
   /** An internal statement, which names the service's tables and functions alone, qualified with their schema. */

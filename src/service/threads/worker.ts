@@ -37,13 +37,14 @@ async function work(assignment: Assignment, port: MessagePort): Promise<void> {
     { observe, onRequest: null },
   );
   server = serving;
-  // A model is built with pauses. Rights and the end of sessions do not wait for it.
+  // A model is built with pauses. Rights and the end of sessions do not wait for it; that the database is served again does.
   const inOrder = createSequence();
   main.serve({
     ready: () => {},
     apply: async (message) => {
       try {
         if (message.kind === 'schema') await inOrder(() => mirror.take(message.text, message.version));
+        else if (message.kind === 'installation') await inOrder(() => serving.apply(message));
         else await serving.apply(message);
       } catch (error) {
         die(error);
