@@ -16,7 +16,7 @@ const sql = connectSql(databaseUrl);
 t.teardown(() => sql.end());
 await sql.unsafe(`
   create table people (id serial primary key, name text, visits integer not null default 0, rate float8, big bigint, notes jsonb);
-  create table tags (id serial primary key, name text unique)`);
+  create table tags (id serial primary key, name text unique, person integer references people)`);
 
 const written: Omit<AfterWriteContext, 'tx'>[] = [];
 const committed: string[] = [];
@@ -210,4 +210,29 @@ t.test('all calls that a hook made are carried out, also those that it does not 
 
 t.test('calls answer items, no files', async (t) => {
   await t.rejects(people.read({ export: 'csv' }), { code: 'INVALID_QUERY', message: /"export" answers a file/ });
+});
+
+t.test('names that are no fields are refused before hooks see them', async (t) => {
+  const person = (await people.create({ name: 'named' }))?.['id'];
+  const send = async (method: string, path: string, body: string, more = {}) => {
+    given.length = 0;
+    const headers = { 'content-type': 'application/json', ...more };
+    const answer = await request(lateral, method, path, { headers, body });
+    t.match(answer, { status: 400, text: /is not a field of/ }, `${method} ${path} ${body}`);
+    t.strictSame(given, [], `${method} ${path} ${body}: no hook was called`);
+  };
+  for (const name of ['misspelt', '__proto__', 'constructor', 'toString']) {
+    const extra = `"${name}": {"polluted": 1}`;
+    await send('POST', '/items/people', `{"name": "a", ${extra}}`);
+    await send('POST', '/items/people', `[{"name": "a"}, {"name": "b", ${extra}}]`);
+    await send('PATCH', `/items/people/${person}`, `{${extra}}`);
+    await send('PATCH', '/items/people', `[{"id": ${person}, "name": "a"}, {"id": ${person}, ${extra}}]`);
+    await send('PATCH', '/items/people', `{"keys": [${person}], "data": {${extra}}}`);
+    await send('POST', '/items/tags', `{"name": "t", "person": {"name": "nested", ${extra}}}`);
+    await send('POST', '/items/people?on_conflict=id&resolution=merge', `{"id": ${person}, ${extra}}`);
+    const operations = `{"operations": [{"method": "POST", "path": "/items/people", "body": {"name": "a", ${extra}}}]}`;
+    await send('POST', '/transactions', operations);
+  }
+  const nested = { notes: JSON.parse('{"__proto__": {"a": 1}}'), name: 'a value keeps its names' };
+  t.equal(JSON.stringify((await people.create(nested))?.['notes']), '{"__proto__": {"a": 1}}'.replaceAll(' ', ''));
 });

@@ -796,3 +796,14 @@ t.test('worker threads and the command "import" call the hooks of modules', asyn
     ],
   );
 });
+
+t.test('"Prefer: explain" says that a read with conditions of an extension is not kept', async (t) => {
+  const extension = defineExtension({ name: 'reader', beforeRead: { articles: () => undefined } });
+  const { lateral } = await start('ext_explain', [extension], { readCacheSize: '16mb' });
+  const explain = async (path: string): Promise<unknown> =>
+    JSON.parse((await request(lateral, 'GET', path, { headers: { prefer: 'explain' } })).text).data.cache;
+  const reason = 'an extension may add conditions to reads of "articles" (beforeRead)';
+  t.strictSame(await explain('/items/articles/1'), { kept: false, reason });
+  t.strictSame(await explain('/items/comments?fields=id,article.title'), { kept: false, reason });
+  await waitFor(async () => JSON.stringify(await explain('/items/tags')) === '{"kept":true,"reason":null}', 5_000);
+});

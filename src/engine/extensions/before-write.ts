@@ -4,6 +4,7 @@
  */
 import { forbiddenCollection, ServiceError } from '../../base/errors.js';
 import { Digits, isObject } from '../../base/exact-json.js';
+import { forEachInSlices } from '../../base/time-slices.js';
 import {
   type Collection,
   collectionOf,
@@ -32,6 +33,7 @@ import type { WrittenBy } from '../writer.js';
 import type { ItemKey } from './api.js';
 import type { BeforeWriteContext, HookAction } from './definition.js';
 import { type BoundHook, type Extensions, hookCaller, targetsOf } from './extensions.js';
+import { MAX_DEPTH, PayloadNames } from './payload-names.js';
 import { TransactionItems, type TransactionScope } from './transaction-items.js';
 
 /** A write as extensions see it. */
@@ -61,9 +63,6 @@ interface Written {
 }
 
 type PlannedRequest = Exclude<WriteRequest, { readonly kind: 'delete' | 'update-selected' | 'update-singleton' }>;
-
-/** The plan refuses payloads that are nested more deeply. */
-const MAX_DEPTH = 1_000;
 
 const RIGHTS: Readonly<Record<HookAction, readonly WriteAction[]>> = {
   create: ['create'],
@@ -97,6 +96,7 @@ function changesRelated({ kind }: Relation, value: unknown): boolean {
 
 export class BeforeWrites {
   readonly #guard: Guard | null;
+  readonly #names: PayloadNames;
   /** Rows that the plan will have: new ones, and those with a key. */
   #added = 0;
   readonly #keyed = new Set<string>();
@@ -106,6 +106,7 @@ export class BeforeWrites {
     private readonly open: () => Promise<Session>,
   ) {
     this.#guard = write.access && new Guard(write.access, write.model);
+    this.#names = new PayloadNames(write.model, write.access);
   }
 
   /** The request with the payloads that hooks made of its own. */
@@ -113,14 +114,18 @@ export class BeforeWrites {
     switch (request.kind) {
       case 'create': {
         const isMerged = request.onConflict?.resolution === 'merge' && !request.isNew;
+        await this.#checkNames(collection, request.items, isMerged ? 'upsert' : 'create');
         const items = await this.#each(request.items, (item) =>
-          isMerged ? this.#upserted(collection, item) : this.item(collection, item, 'create', []),
+          isMerged
+            ? this.#upserted(collection, item)
+            : this.#item(collection, item, { action: 'create', keys: [], depth: 0 }),
         );
         return { ...request, items };
       }
       case 'update-item':
         return { ...request, data: await this.item(collection, request.data, 'update', [request.key]) };
       case 'update-each': {
+        await this.#checkNames(collection, request.items, 'update');
         const items = await this.#each(request.items, async (item) => {
           const key = namedKey(collection, item);
           // The plan refuses an item without a key.
@@ -133,7 +138,8 @@ export class BeforeWrites {
   }
 
   /** Rows of a file: those with a key may exist. */
-  rows(collection: Collection, rows: readonly Input[], isMerged: boolean): Promise<Input[]> {
+  async rows(collection: Collection, rows: readonly Input[], isMerged: boolean): Promise<Input[]> {
+    await this.#checkNames(collection, rows, 'upsert');
     return this.#each(rows, (row) =>
       isMerged || namedKey(collection, row) !== null
         ? this.#upserted(collection, row)
@@ -150,7 +156,8 @@ export class BeforeWrites {
     return this.#item(collection, payload, { action: 'upsert', keys, depth: 0, isNamed: keys.length > 0 });
   }
 
-  item(collection: Collection, payload: Payload, action: HookAction, keys: readonly unknown[]): Promise<Input> {
+  async item(collection: Collection, payload: Payload, action: HookAction, keys: readonly unknown[]): Promise<Input> {
+    await this.#checkNames(collection, [payload], action);
     return this.#item(collection, payload, { action, keys, depth: 0 });
   }
 
@@ -158,6 +165,14 @@ export class BeforeWrites {
   async removed(collection: Collection, action: 'delete' | 'unlink', keys: readonly unknown[]): Promise<void> {
     this.#checkRight(collection, action);
     await this.#call(collection, {}, { action, keys, depth: 0 });
+  }
+
+  /** Before any hook runs. */
+  #checkNames(collection: Collection, payloads: readonly Payload[], action: HookAction): Promise<void> {
+    const many = payloads.length > 1;
+    return forEachInSlices(payloads, (payload, position) =>
+      this.#names.check(collection, payload, RIGHTS[action], many ? `${position}` : ''),
+    );
   }
 
   async #each<Entry>(entries: readonly Entry[], work: (entry: Entry) => Promise<Input>): Promise<Input[]> {

@@ -459,7 +459,7 @@ export class Reads {
       parameters: bound,
     });
     const { cache } = this.services;
-    const reason = cache === null ? null : cache.reason(compiled);
+    const reason = cache === null ? null : (conditional(caller) ?? cache.reason(compiled));
     const kept = cache === null ? {} : { cache: { kept: reason === null, reason } };
     const indexes = indexCandidates(compiled.plan).map((group) => group.map(proposed));
     return { sql: text, parameters: bound, plan_kind: planKindOf(shape), ...kept, indexes, plan: row?.['QUERY PLAN'] };
@@ -588,4 +588,10 @@ function readInOneSnapshot(
 /** The only cell of the statement's result, or null if it has no row. */
 export function cellOf({ text, parameters, prepare }: BoundStatement, session: Session): Promise<Buffer | null> {
   return session.cell(text, parameters, prepare);
+}
+
+/** Why no answer of the caller is kept in memory, as far as extensions add conditions to the read. */
+function conditional({ conditions }: Identity): string | null {
+  const [first] = conditions?.filters.keys() ?? [];
+  return first === undefined ? null : `an extension may add conditions to reads of "${first}" (beforeRead)`;
 }
