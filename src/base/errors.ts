@@ -258,6 +258,8 @@ interface RefusedField {
   readonly collection: string | null;
   readonly name: string | null;
   readonly constraint?: string;
+  /** The values of the error: what is expected, and what was sent. */
+  readonly details?: Readonly<Record<string, unknown>>;
 }
 
 /** `path` leads to the value inside the payload, where it is known. */
@@ -275,6 +277,7 @@ export function failedValidation(
     type,
     path: path === null ? [] : path.split('.'),
     ...(field.constraint === undefined ? {} : { constraint: field.constraint }),
+    ...field.details,
   };
   const check = field.constraint === undefined ? null : `violates the check constraint "${field.constraint}"`;
   const complaint = check ?? COMPLAINTS[type] ?? `does not pass its validation (_${type})`;

@@ -310,6 +310,8 @@ export interface Naming {
   collection(schema: string, table: string): string;
   /** The only field that the constraint or the index is on; of a foreign key, the one that refers. */
   constrained(schema: string, table: string, constraint: string): string | null;
+  /** The value of a key, by its text, or null if the caller may not see it. */
+  shownValue(schema: string, table: string, field: string, text: string): string | number | null;
   /** The only field of a domain's type. */
   holder(type: string): { readonly collection: string; readonly name: string } | null;
 }
@@ -374,8 +376,9 @@ function fromConstraint(
     table === undefined || constraint === undefined ? null : (naming?.constrained(schema, table, constraint) ?? null);
   // A change of the schema, which has no model, fails for the rows that refer and not for those that are referred to.
   const name = error.column_name ?? constrained ?? columnsOf(error, naming !== null);
+  const value = keyValue(error, naming, name);
   return failedValidation(
-    { collection, name, ...check },
+    { collection, name, ...check, ...(value === null ? {} : { details: { value } }) },
     type,
     null,
     said === null ? null : `Validation failed. ${said}`,
@@ -384,6 +387,17 @@ function fromConstraint(
 
 /** "Key (email)=(ada@example.com) already exists.": in every language the columns and their values are written like that. */
 const KEY_DETAIL = /^([^(]*)\((.*?)\)=\((.*)\)([^)]*)$/s;
+
+/** The value of a key of one column that the caller may see. */
+function keyValue(
+  { detail = '', schema_name, table_name }: ConstraintFailure,
+  naming: Naming | null,
+  name: string | null,
+) {
+  const [, , column = '', text = ''] = KEY_DETAIL.exec(detail) ?? [];
+  if (name === null || table_name === undefined || unquoted(column) !== name) return null;
+  return naming?.shownValue(schema_name ?? '', table_name, name, text) ?? null;
+}
 
 /** The column and the value of a key that is taken. */
 export function takenKey(error: unknown): readonly [column: string, value: string] | null {

@@ -182,6 +182,72 @@ t.test(
   },
 );
 
+t.test('errors of validations and documents have the form of Directus', async (t) => {
+  const rules = { rating: { _lte: 5 }, slug: { _regex: '^[a-z0-9-]+$' }, title: { _ncontains: 'x' } };
+  for (const [field, rule] of Object.entries(rules))
+    await send('PATCH', `/fields/articles/${field}`, { meta: { validation: { [field]: rule } } });
+  const errorOf = async (item: object, path = '/items/articles') =>
+    ((await send('POST', path, item)).json as { errors: object[] }).errors[0];
+  t.match(await errorOf({ title: 'a', rating: 9 }), {
+    message: 'Validation failed for field "rating". Value has to be less than or equal to "5".',
+    extensions: { code: 'FAILED_VALIDATION', field: 'rating', type: 'lte', valid: 5, path: [] },
+  });
+  t.match(await errorOf([{ title: 'a' }, { title: 'a', slug: 'A B' }]), {
+    message: 'Validation failed for field "slug". Value doesn\'t have the correct format.',
+    extensions: { field: 'slug', type: 'regex', invalid: 'A B', path: [] },
+  });
+  t.match(
+    await errorOf({ name: 'a', articles: { create: [{ title: 'x' }], update: [], delete: [] } }, '/items/authors'),
+    {
+      message: 'Validation failed for field "title" at "articles". Value can\'t contain "x".',
+      extensions: { field: 'title', type: 'ncontains', substring: 'x', path: ['articles'] },
+    },
+  );
+  t.match(await errorOf({ title: 'a', author: { name: null } }), {
+    message: 'Validation failed for field "name" at "author". Value can\'t be null.',
+    extensions: { field: 'name', type: 'nnull', path: ['author'] },
+  });
+  t.match(await errorOf({ title: 'a', author: 9999 }), {
+    message: 'Invalid foreign key "9999" for field "author" in collection "articles".',
+    extensions: { code: 'INVALID_FOREIGN_KEY', value: 9999 },
+  });
+
+  const document = '{ articles { nope foo } }';
+  t.strictSame((await send('POST', '/graphql', { query: document })).json, {
+    errors: [
+      {
+        message: 'GraphQL validation error.',
+        extensions: {
+          errors: [
+            { message: 'Cannot query field "nope" on type "articles".', locations: [{ line: 1, column: 14 }] },
+            { message: 'Cannot query field "foo" on type "articles".', locations: [{ line: 1, column: 19 }] },
+          ],
+          code: 'GRAPHQL_VALIDATION',
+        },
+      },
+    ],
+  });
+  t.match(await ask('/graphql', '{ articles { id '), { errors: [{ extensions: { code: 'GRAPHQL_VALIDATION' } }] });
+});
+
+t.test('an error shows no value that its caller may not read', async (t) => {
+  const policy = dataOf<{ id: string }>(await send('POST', '/policies', { name: 'Preset' })).id;
+  const rule = { policy, collection: 'articles', action: 'create', fields: ['title'], presets: { author: 9999 } };
+  await send('POST', '/permissions', rule);
+  const token = 'the-token-of-a-preset';
+  await send('POST', '/users', { email: 'preset@example.com', token, policies: [{ policy }] });
+  const answer = await request(service, 'POST', '/items/articles', {
+    token,
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ title: 'a' }),
+  });
+  t.match(answer, {
+    status: 400,
+    json: { errors: [{ extensions: { code: 'INVALID_FOREIGN_KEY', field: 'author' } }] },
+  });
+  t.notMatch(answer.text, /9999/);
+});
+
 t.test('an item that is shown as a version says which one', async (t) => {
   await send('PATCH', '/collections/articles', { meta: { versioning: true } });
   const make = async (key: string, item: string) =>

@@ -36,10 +36,25 @@ function withDirectusErrors(text: string): string {
   const answer = parseJson(text);
   if (!isObject(answer)) return text;
   const { errors, payload } = answer;
+  if (Array.isArray(errors) && !('data' in answer) && errors.every(isOfDocument))
+    return writeJson({ ...answer, errors: [refusedDocument(errors)] });
   if (Array.isArray(errors)) return writeJson({ ...answer, errors: errors.map(directusEntry) });
   if (Array.isArray(payload)) return writeJson({ ...answer, payload: payload.map(directusEntry) });
   if (!isObject(payload) || !Array.isArray(payload['errors'])) return text;
   return writeJson({ ...answer, payload: { ...payload, errors: payload['errors'].map(directusEntry) } });
+}
+
+/** Whether the parser or the validation of GraphQL refused the document. */
+function isOfDocument(entry: unknown): boolean {
+  return isObject(entry) && Array.isArray(entry['locations']) && !('path' in entry);
+}
+
+/** Directus lists these errors in one. */
+function refusedDocument(errors: readonly unknown[]): unknown {
+  const list = errors.map((entry) =>
+    isObject(entry) ? { message: entry['message'], locations: entry['locations'] } : entry,
+  );
+  return { message: 'GraphQL validation error.', extensions: { errors: list, code: 'GRAPHQL_VALIDATION' } };
 }
 
 function directusEntry(entry: unknown): unknown {
@@ -49,15 +64,26 @@ function directusEntry(entry: unknown): unknown {
   const { collection, reason } = extensions;
   const place = typeof collection === 'string' ? { collection: directusName(collection) } : {};
   const why = typeof reason === 'string' ? { reason: renamedText(reason) } : {};
-  return { ...entry, message, extensions: { ...extensions, ...place, ...why, code } };
+  const where = Array.isArray(extensions['path']) ? { path: parentsOf(extensions) } : {};
+  return { ...entry, message, extensions: { ...extensions, ...place, ...why, ...where, code } };
 }
 
-type Complaint = readonly [code: string, text: (field: string, place: string) => string];
+/** The relations on the path to the item: Directus names neither the field itself nor positions in lists. */
+function parentsOf({ path, field }: ErrorText['extensions']): readonly string[] {
+  const steps: readonly unknown[] = Array.isArray(path) ? path : [];
+  const parents = steps.at(-1) === field ? steps.slice(0, -1) : steps;
+  const isPosition = (step: unknown): boolean => /^\d+$/.test(String(step));
+  const isList = (step: unknown, next: unknown): boolean =>
+    (step === 'create' || step === 'update') && isPosition(next);
+  return parents.filter((step, index) => !isPosition(step) && !isList(step, parents[index + 1])).map(String);
+}
+
+type Complaint = readonly [code: string, text: (field: string, place: string, value: string) => string];
 
 /** Directus has a code for each error of PostgreSQL, which are types of one code here. */
 const COMPLAINTS: Readonly<Record<string, Complaint>> = {
-  unique: ['RECORD_NOT_UNIQUE', (field, place) => `Value${field}${place} has to be unique.`],
-  foreign_key: ['INVALID_FOREIGN_KEY', (field, place) => `Invalid foreign key${field}${place}.`],
+  unique: ['RECORD_NOT_UNIQUE', (field, place, value) => `Value${value}${field}${place} has to be unique.`],
+  foreign_key: ['INVALID_FOREIGN_KEY', (field, place, value) => `Invalid foreign key${value}${field}${place}.`],
   nnull: ['NOT_NULL_VIOLATION', (field, place) => `Value${field}${place} can't be null.`],
   too_long: ['VALUE_TOO_LONG', (field, place) => `Value${field}${place} is too long.`],
   out_of_range: ['VALUE_OUT_OF_RANGE', (field, place) => `Numeric value${field}${place} is out of range.`],
@@ -66,10 +92,48 @@ const COMPLAINTS: Readonly<Record<string, Complaint>> = {
 function directusError({ code, message, extensions }: ErrorText): { code: string; message: string } {
   const { type, field, collection } = extensions;
   const complaint = code === 'FAILED_VALIDATION' && !isOwnCheck(extensions) ? COMPLAINTS[String(type)] : undefined;
+  if (!complaint && code === 'FAILED_VALIDATION' && STANDARD.test(message))
+    return { code, message: validationMessage(extensions) ?? renamedText(message) };
   if (!complaint) return { code, message: renamedText(message) };
   const named = typeof field === 'string' ? ` for field "${field}"` : '';
   const place = typeof collection === 'string' ? ` in collection "${directusName(collection)}"` : '';
-  return { code: complaint[0], message: complaint[1](named, place) };
+  const value = extensions['value'] === undefined ? '' : ` "${extensions['value']}"`;
+  return { code: complaint[0], message: complaint[1](named, place, value) };
+}
+
+/** Others are those of a field's `validation_message`, or of a trigger. */
+const STANDARD = /^Validation failed\. Value for field /;
+
+/** The texts of Directus for its types of validations. */
+const REQUIREMENTS: Readonly<Record<string, (value: string) => string>> = {
+  eq: (value) => `has to be ${value}`,
+  lt: (value) => `has to be less than ${value}`,
+  lte: (value) => `has to be less than or equal to ${value}`,
+  gt: (value) => `has to be greater than ${value}`,
+  gte: (value) => `has to be greater than or equal to ${value}`,
+  in: (value) => `has to be one of ${value}`,
+  neq: (value) => `can't be ${value}`,
+  nin: (value) => `can't be one of ${value}`,
+  contains: (value) => `has to contain ${value}`,
+  icontains: (value) => `has to contain ${value}`,
+  ncontains: (value) => `can't contain ${value}`,
+  null: () => 'has to be null',
+  nnull: () => "can't be null",
+  empty: () => 'has to be empty',
+  nempty: () => "can't be empty",
+  required: () => 'is required',
+  regex: () => "doesn't have the correct format",
+  email: () => 'has to be a valid email address',
+};
+
+function validationMessage(extensions: ErrorText['extensions']): string | null {
+  const { type, field, valid, invalid, substring } = extensions;
+  const requirement = REQUIREMENTS[String(type)];
+  if (!requirement) return null;
+  const values = [valid ?? substring ?? invalid ?? ''].flat().map((each) => `"${each}"`);
+  const parents = parentsOf(extensions);
+  const place = parents.length > 0 ? ` at "${parents.join('.')}"` : '';
+  return `Validation failed for field "${field}"${place}. Value ${requirement(values.join(', '))}.`;
 }
 
 /** Directus validates nulls by itself too, and its database only sees others. PostgreSQL knows no path into the payload. */

@@ -19,14 +19,14 @@ import {
   staleness,
 } from '../../base/sqlstate.js';
 import { keyNames } from '../../mirror/item-key.js';
-import type { Collection, Column, Field, Model } from '../../mirror/model.js';
+import { type Collection, type Column, type Field, isSecretField, type Model } from '../../mirror/model.js';
 import type { WriteEvent } from '../../mirror/write-facts.js';
 import type { Access } from '../../plan/access.js';
 import { duplicateEntry, mismatchedKey } from '../../plan/write/conflict.js';
 import { namedKey } from '../../plan/write/key.js';
 import { differsFromGenerated } from '../../plan/write/payload-fields.js';
 import { changedKey, contradiction } from '../../plan/write/resolve-conflicts.js';
-import type { PlannedWrite, WriteColumn } from '../../plan/write/write.js';
+import type { PlannedWrite, Validation, WriteColumn } from '../../plan/write/write.js';
 import { asConflict, isConflict, isMoved } from '../../postgres/pools/conflicts.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import type { Input } from '../../request/parse-context.js';
@@ -66,6 +66,13 @@ export function namingOf(model: Model, access: Access | null): Naming {
       const isOn = ({ column }: Field): boolean =>
         column !== null && [...column.foreign_keys, ...column.indexes].some(({ name }) => name === constraint);
       return onlyOf([...(find(schema, table)?.fields.values() ?? [])].filter(isOn))?.name ?? null;
+    },
+    shownValue: (schema, table, name, text) => {
+      const field = find(schema, table)?.fields.get(name);
+      if (model.synonyms === undefined || !field || isSecretField(field)) return null;
+      const seen = access === null ? field : access.view(model).collections.get(field.collection)?.fields.get(name);
+      if (!seen) return null;
+      return field.type === 'integer' ? Number(text) : text;
     },
     holder: (type) => {
       const fields = [...model.collections.values()].flatMap((collection) => [...collection.fields.values()]);
@@ -152,8 +159,9 @@ function isRefused(error: unknown): error is Error {
 }
 
 /** A validation that failed says its place in the plan and the number of the row. */
-function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown {
+function fromValidation(error: unknown, planned: PlannedWrite): unknown {
   if (!isRefused(error)) return error;
+  const { plan, paths } = planned;
   const [place, word, number, column] = error.message.split(' ');
   const [position, index, row] = [Number(place), Number(word), Number(number)];
   const node = plan.nodes[position];
@@ -191,8 +199,29 @@ function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown 
   const validation = node?.validations[index];
   if (!node || !validation) return error;
   const path = [paths[position]?.[row], validation.field].filter((each) => each).join('.');
-  const field = { collection: node.collection.name, name: validation.field };
-  return failedValidation(field, validation.type, path, validation.message);
+  const { name: collection } = node.collection;
+  // Only clients of Directus read the values: rules of permissions stay hidden from the others.
+  const details = planned.model.synonyms
+    ? detailsOf(validation, () => sentValue(planned, position, row, validation))
+    : {};
+  return failedValidation({ collection, name: validation.field, details }, validation.type, path, validation.message);
+}
+
+const EXPECTED: ReadonlySet<string> = new Set(['eq', 'lt', 'lte', 'gt', 'gte', 'in', 'between']);
+const REFUSED: ReadonlySet<string> = new Set(['neq', 'nin', 'nbetween']);
+
+/** The values of the error, as Directus names them. */
+function detailsOf({ type, operand }: Validation, sent: () => unknown): Readonly<Record<string, unknown>> {
+  if (type === 'regex') return { invalid: sent() };
+  if (operand === null) return {};
+  if (EXPECTED.has(type)) return { valid: operand };
+  if (REFUSED.has(type)) return { invalid: operand };
+  return typeof operand === 'string' && /contains|_with$/.test(type) ? { substring: operand } : {};
+}
+
+function sentValue({ plan, input }: PlannedWrite, position: number, row: number, { field }: Validation): unknown {
+  const index = plan.nodes[position]?.columns.findIndex((column) => column.field.name === field);
+  return input.nodes[position]?.[row]?.[`c${index}`] ?? null;
 }
 
 /**

@@ -4,7 +4,7 @@ import { failedValidation, forbidden, invalidPayload } from '../../base/errors.j
 import { forEachInSlices } from '../../base/time-slices.js';
 import { isKey, requireSingleKey, singleKey } from '../../mirror/item-key.js';
 import { type Collection, type Field, type Model, needsValue } from '../../mirror/model.js';
-import type { Filter } from '../../request/ast.js';
+import type { Filter, Operand } from '../../request/ast.js';
 import { parseVariable } from '../../request/filter.js';
 import type { Key } from '../../request/write.js';
 import { resolveVariable } from '../../sql/parameter.js';
@@ -479,8 +479,8 @@ function planAll(
 ): Validation[] | null {
   try {
     return conditionsOf(filter, collection).map((each) => {
-      const { field, type } = describeFilter(each);
-      return { on, condition: plan(each, collection, model), field, type, message };
+      const described = describeFilter(each);
+      return { ...described, on, condition: plan(each, collection, model), message };
     });
   } catch {
     return null;
@@ -500,22 +500,28 @@ function conditionsOf(filter: Filter, collection: Collection): Filter[] {
 }
 
 /** The first of several alternatives: all of them failed. */
-function describeFilter(filter: Filter): { field: string | null; type: string } {
+function describeFilter(filter: Filter): Pick<Validation, 'field' | 'type' | 'operand'> {
   switch (filter.kind) {
     case 'and':
     case 'or': {
       const [first] = filter.filters;
-      return first ? describeFilter(first) : { field: null, type: 'check' };
+      return first ? describeFilter(first) : CHECK;
     }
     case 'field':
-      return { field: filter.name, type: describeFilter(filter.filter).type };
+      return { ...describeFilter(filter.filter), field: filter.name };
     case 'function':
-      return { field: filter.expression.path[0] ?? null, type: describeFilter(filter.filter).type };
+      return { ...describeFilter(filter.filter), field: filter.expression.path[0] ?? null };
     case 'compare':
-      return { field: null, type: filter.operator };
+      return { field: null, type: filter.operator, operand: constantOf(filter.value) };
     case 'json':
-      return { field: null, type: 'check' };
+      return CHECK;
     default:
-      return { field: null, type: describeFilter(filter.filter).type };
+      return { ...describeFilter(filter.filter), field: null };
   }
+}
+
+const CHECK = { field: null, type: 'check', operand: null };
+
+function constantOf(value: Operand): unknown {
+  return value?.kind === 'slot' && typeof value.slot === 'object' ? value.slot.constant : null;
 }

@@ -63,6 +63,8 @@ export interface Validation {
   /** For the error. */
   readonly field: string | null;
   readonly type: string;
+  /** The constant that the value is compared with, or null if there is none. */
+  readonly operand: unknown;
   readonly message: string | null;
 }
 
