@@ -151,7 +151,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
         ],
       },
       { files: ['many-tables'] },
-      { files: ['large-volumes'], minutes: 20 },
+      { files: ['large-volumes', 'large-rows'], minutes: 20 },
       {
         files: ['import', 'compression'],
         daily: true,

@@ -2,37 +2,22 @@
  * Rows of ten megabytes and a million rows pass through imports, exports, updates, snapshots and `lateral adopt` in a process with
  * 512 MB of heap. Meanwhile the service answers `ping` within a second.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { setTimeout as sleep } from 'node:timers/promises';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
 import { findProgram } from '../support/programs.js';
-import {
-  ADMIN_TOKEN,
-  createDatabase,
-  makeFolder,
-  request,
-  startDatabase,
-  waitFor,
-  withSql,
-} from '../support/service.js';
+import { ADMIN_TOKEN, createDatabase, makeFolder, request, startDatabase, withSql } from '../support/service.js';
+import { SMALL_HEAP, startSmallHeap } from '../support/small-heap.js';
 
-const MEBIBYTE = 1_048_576;
-const HEAP = '--max-old-space-size=512';
-/** MiB. */
-const MOST_MEMORY = 700;
-/** Milliseconds. */
-const MOST_WAIT = 1_000;
 const LARGE_ROWS = 40;
 const LARGE_BYTES = 10_000_000;
 const SMALL_ROWS = 1_000_000;
-const START_WITHIN = 60_000;
 
 t.setTimeout(900_000);
 const curl = await findProgram('curl');
@@ -46,7 +31,12 @@ await withSql(databaseUrl, (sql) =>
     .simple(),
 );
 const folder = await makeFolder();
-const { url, child } = await launch();
+const { url, watch } = await startSmallHeap({
+  databaseUrl,
+  IMPORT_MAX_FILE_SIZE: '600mb',
+  DATABASE_STATEMENT_TIMEOUT: '10m',
+  READ_CACHE_SIZE: '64mb',
+});
 
 t.test('imports of large rows and of a million rows', { skip: curl === null && 'needs curl' }, async (t) => {
   const largeFile = join(folder, 'large.ndjson');
@@ -141,7 +131,7 @@ t.test('an adoption of large revisions', async (t) => {
   const adoption = spawn(
     process.execPath,
     [packagePath('dist', 'src', 'main.js'), 'adopt', '--activity', '--database-url', old],
-    { env: { PATH: process.env['PATH'] ?? '', NODE_OPTIONS: HEAP }, stdio: 'inherit' },
+    { env: { PATH: process.env['PATH'] ?? '', NODE_OPTIONS: SMALL_HEAP }, stdio: 'inherit' },
   );
   const watched = watch(adoption);
   const [code] = (await once(adoption, 'close')) as [number | null];
@@ -179,68 +169,4 @@ async function transfer(words: readonly string[]): Promise<Transfer> {
   if (status !== 200) t.comment((await readFile(target, 'utf8')).slice(0, 400));
   t.equal((await stat(target)).size, bytes);
   return { status, bytes };
-}
-
-interface Watched {
-  readonly end: (t: Test, what: string) => Promise<void>;
-}
-
-/** Measures memory and the answer to `ping` until it is ended. */
-function watch(process: ChildProcess = child): Watched {
-  let largest = 0;
-  let slowest = 0;
-  let running = true;
-  const measure = async (): Promise<void> => {
-    while (running && process.exitCode === null) {
-      largest = Math.max(largest, await residentMebibytes(process));
-      if (process === child) {
-        const start = performance.now();
-        await request({ url }, 'GET', '/server/ping');
-        slowest = Math.max(slowest, performance.now() - start);
-      }
-      await sleep(20);
-    }
-  };
-  const measured = measure();
-  return {
-    end: async (t, what) => {
-      running = false;
-      await measured;
-      t.comment(`${what}: ${Math.round(largest)} MiB, ping ${Math.round(slowest)} ms`);
-      t.ok(largest < MOST_MEMORY, `${Math.round(largest)} MiB of memory`);
-      t.ok(slowest < MOST_WAIT, `ping within ${Math.round(slowest)} ms`);
-      t.equal(child.exitCode, null, 'the service runs');
-    },
-  };
-}
-
-async function residentMebibytes({ pid }: ChildProcess): Promise<number> {
-  const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');
-  return (Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1] ?? 0) * 1_024) / MEBIBYTE;
-}
-
-/** The service in a process of its own. */
-async function launch(): Promise<{ url: string; child: ChildProcess }> {
-  const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js')], {
-    env: {
-      PATH: process.env['PATH'] ?? '',
-      NODE_OPTIONS: HEAP,
-      PORT: '0',
-      LOG_LEVEL: 'error',
-      ADMIN_TOKEN,
-      DATABASE_URL: databaseUrl,
-      IMPORT_MAX_FILE_SIZE: '600mb',
-      DATABASE_STATEMENT_TIMEOUT: '10m',
-      READ_CACHE_SIZE: '64mb',
-    },
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  t.teardown(() => child.kill('SIGKILL'));
-  let output = '';
-  child.stdout.on('data', (piece: Buffer) => {
-    output += piece.toString();
-  });
-  const ready = (): string | undefined => /ready at (\S+)/.exec(output)?.[1];
-  await waitFor(async () => ready() !== undefined, START_WITHIN);
-  return { url: ready() as string, child };
 }

@@ -28,6 +28,8 @@ await sql`insert into teams values (1, true), (2, true)`;
 await sql`insert into papers values (1, 1), (2, 1), (3, 2), (4, 2)`;
 await sql`create table parcels (id int primary key, state text)`;
 await sql`insert into parcels select n, 'sent' from generate_series(1, 200) n`;
+await sql`create table posters (id int primary key, image text)`;
+await sql`insert into posters select n, '' from generate_series(1, 60) n`;
 const service = await startTestService({
   databaseUrl: url,
   WORKERS: '1',
@@ -570,4 +572,31 @@ t.test('what waited for nobody is not counted as late', async (t) => {
   await stream.count(1);
   t.equal(await lags(), before);
   stream.close();
+});
+
+t.test('changed items of many megabytes are sent in several messages, each item once', async (t) => {
+  const socket = await signedIn();
+  const query = { fields: ['id', 'image'], limit: 1 };
+  t.match(await socket.ask({ type: 'subscribe', collection: 'posters', query, uid: 'p' }), { event: 'init' });
+  const update = async (): Promise<number[][]> => {
+    socket.messages.length = 0;
+    await sql`update posters set image = repeat('x', 300000)`;
+    const ids = (): number[][] =>
+      socket.messages.map(({ event, data }) =>
+        event === 'update' ? (data as { id: number }[]).map(({ id }) => id) : [],
+      );
+    await waitFor(async () => ids().flat().length >= 60, 20_000);
+    return ids();
+  };
+  const keys = Array.from({ length: 60 }, (_, n) => n + 1);
+  for (const messages of [await update(), await update()]) {
+    t.strictSame(
+      messages.flat().sort((one, other) => one - other),
+      keys,
+    );
+    t.ok(
+      messages.every((ids) => ids.length <= 14),
+      `${messages.map((ids) => ids.length)} items`,
+    );
+  }
 });

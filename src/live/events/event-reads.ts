@@ -23,6 +23,10 @@ import { MAX_VISIBLE_KEYS } from './visible-keys.js';
 /** Reads of changed items at the same time: in total, and for one group of subscribers. More would delay those of requests. */
 const MAX_RUNNING = 256;
 const MAX_LANES = 64;
+/** Bytes of changed items that are held at a time for one group of subscribers, except for a single larger item. */
+const MAX_HELD_BYTES = 4_194_304;
+/** Bytes that an item is expected to have before the first one was read. */
+const EXPECTED_BYTES = 524_288;
 
 export interface EventServices {
   readonly reads: Reads;
@@ -48,8 +52,18 @@ interface FirstState {
   readonly visible: Set<string> | null;
 }
 
+/** Changed items that were read. */
+interface ReadItems {
+  /** Without those that the query does not select. */
+  readonly items: ReadonlyMap<string, Buffer>;
+  /** The keys that are left for later. */
+  readonly unread: ReadonlySet<string>;
+}
+
 export class EventReads {
   readonly #running = new Semaphore(MAX_RUNNING);
+  /** The largest item of the last reads with a statement, in bytes. */
+  readonly #sizes = new WeakMap<object, number>();
 
   constructor(private readonly services: EventServices) {}
 
@@ -97,29 +111,35 @@ export class EventReads {
     };
   }
 
-  /** The items that the query selects, by their keys; stops early if `isWanted` is false. `ReadBatcher` sends them together. */
-  async changed(
-    prepared: PreparedRead<Parsed>,
-    keys: readonly string[],
-    isWanted: () => boolean,
-  ): Promise<ReadonlyMap<string, Buffer>> {
-    const items = new Map<string, Buffer>();
+  /**
+   * The items that the query selects, by their keys, up to a number of bytes: the others are left for later. Stops early if `isWanted` is
+   * false. `ReadBatcher` sends the reads together.
+   */
+  async changed(prepared: PreparedRead<Parsed>, keys: readonly string[], isWanted: () => boolean): Promise<ReadItems> {
+    const read = new Map<string, Buffer | null>();
     const left = keys.values();
+    let bytes = 0;
     let hasFailed = false;
     const lane = async (): Promise<void> => {
-      for (const key of left) {
-        if (hasFailed || !isWanted()) return;
+      while (bytes < MAX_HELD_BYTES && !hasFailed && isWanted()) {
+        const { value: key, done } = left.next();
+        if (done) return;
         const item = await this.#running.run(() => this.#readItem(prepared, key));
-        if (item !== null) items.set(key, item);
+        read.set(key, item);
+        bytes += item?.length ?? 0;
       }
     };
+    const size = this.#sizes.get(prepared.compiled) ?? EXPECTED_BYTES;
+    const lanes = Math.min(MAX_LANES, keys.length, Math.ceil(MAX_HELD_BYTES / size));
     try {
-      await Promise.all(Array.from({ length: Math.min(MAX_LANES, keys.length) }, lane));
+      await Promise.all(Array.from({ length: lanes }, lane));
     } catch (error) {
       hasFailed = true;
       throw error;
     }
-    return items;
+    const largest = Math.max(1, ...[...read.values()].map((item) => item?.length ?? 0));
+    if (read.size > 0) this.#sizes.set(prepared.compiled, largest);
+    return firstOf(keys, read);
   }
 
   #readItem(prepared: PreparedRead<Parsed>, key: string): Promise<Buffer | null> {
@@ -136,6 +156,23 @@ export class EventReads {
       });
     });
   }
+}
+
+/** The first items that may be held together; the others are read again later. */
+function firstOf(keys: readonly string[], read: ReadonlyMap<string, Buffer | null>): ReadItems {
+  const items = new Map<string, Buffer>();
+  const unread = new Set<string>();
+  let bytes = 0;
+  for (const key of keys) {
+    const item = read.get(key);
+    if (unread.size > 0 || item === undefined || (items.size > 0 && bytes + (item?.length ?? 0) > MAX_HELD_BYTES))
+      unread.add(key);
+    else if (item !== null) {
+      items.set(key, item);
+      bytes += item.length;
+    }
+  }
+  return { items, unread };
 }
 
 /** Whether this view of the collection has all of its rows. */

@@ -59,6 +59,8 @@ interface EventGroup {
   /** The changes, or null if subscribers need a resync. */
   readonly changes: ReadonlyMap<string, RowChange> | null;
   readonly end: number;
+  /** The changes before the first one of an item that is left for later. */
+  readonly before: (unread: ReadonlySet<string>) => Pick<EventGroup, 'changes' | 'end'>;
 }
 
 /** The changes of a round, and what was read of the changed items. */
@@ -277,8 +279,13 @@ export class LiveEvents implements EventEngine {
       // A change that is in the initial state of one subscriber is new for another.
       const name = `${offset} ${isStale} ${known === null ? '' : subscriber.number} ${subscriber.group}`;
       // The log may grow while the reads wait: changes after its present end are for the next round.
-      const changes = isStale ? null : log.since(offset, known?.has ?? NOTHING_KNOWN);
-      const group = groups.get(name) ?? { prepared, source, versions: new Map(), changes, end: log.end };
+      const isKnown = known?.has ?? NOTHING_KNOWN;
+      const changes = isStale ? null : log.since(offset, isKnown);
+      const before: EventGroup['before'] = (unread) => {
+        const end = log.find(offset, isKnown, unread);
+        return { changes: log.since(offset, isKnown, end), end };
+      };
+      const group = groups.get(name) ?? { prepared, source, versions: new Map(), changes, end: log.end, before };
       groups.set(name, group);
       group.versions.set(subscriber, subscriber.version);
       subscriber.isBusy = true;
@@ -290,7 +297,7 @@ export class LiveEvents implements EventEngine {
     const { versions, changes } = group;
     const subscribers = [...versions.keys()];
     try {
-      if (changes) await this.#sendChanges(group, changes);
+      if (changes) await this.#sendChanges(group);
       else await Promise.all(subscribers.map((each) => this.#beginning.run(() => this.#begin(each, true))));
     } catch (error) {
       if (isPassing(error)) setTimeout(() => this.#schedule(), RETRY_MS).unref();
@@ -305,22 +312,28 @@ export class LiveEvents implements EventEngine {
     if (subscribers.some(isDue)) this.#schedule();
   }
 
-  async #sendChanges(group: EventGroup, all: ReadonlyMap<string, RowChange>): Promise<void> {
-    const { prepared, source, end } = group;
+  async #sendChanges(group: EventGroup): Promise<void> {
+    const { prepared, source } = group;
     const subscribers = [...group.versions.keys()];
-    const changes = [...all].filter(([key]) => source.item === null || key === source.item);
+    const isAny = (): boolean => subscribers.some((each) => isValid(each, group));
     const isWanted = subscribers.some(({ source: { change }, keys }) => change !== 'delete' || keys.visible !== null);
-    const changed = isWanted ? changes.flatMap(([key, { change }]) => (change === 'delete' ? [] : [key])) : [];
-    const items = await this.#reads.changed(prepared, changed, () => subscribers.some((each) => isValid(each, group)));
+    const changed = isWanted ? changedKeys(group, source) : [];
+    const { items, unread } = await this.#reads.changed(prepared, changed, isAny);
+    // Large items are sent in several rounds.
+    const sent = unread.size === 0 ? group : group.before(unread);
     // An item that was sent before and is missing now was hidden, or deleted: the log reports a deletion later.
-    const missing = changed.filter((key) => !items.has(key));
+    const missing = isWanted ? changedKeys(sent, source).filter((key) => !items.has(key)) : [];
     const isSeen = subscribers.some(({ keys: { visible } }) => missing.some((key) => visible?.has(key) === true));
     const known = isSeen ? await this.services.visibility.surelyKnownNow() : null;
+    const changes = changesOf(sent, source);
     for (const subscriber of subscribers) {
       // Items that were read under former rights are not sent; they are read again.
       if (!isValid(subscriber, group)) continue;
-      subscriber.offset = end;
-      this.#send(subscriber, { changes, items, known });
+      if (sent.changes === null) subscriber.isStale = true;
+      else {
+        subscriber.offset = sent.end;
+        this.#send(subscriber, { changes, items, known });
+      }
     }
   }
 
@@ -340,6 +353,15 @@ export class LiveEvents implements EventEngine {
       listener.changed({ change, keys: events[change], items: changed });
     }
   }
+}
+
+function changesOf({ changes }: Pick<EventGroup, 'changes'>, { item }: EventSource): ReadChanges['changes'] {
+  return [...(changes ?? [])].filter(([key]) => item === null || key === item);
+}
+
+/** The keys of items that were created or updated. */
+function changedKeys(group: Pick<EventGroup, 'changes'>, source: EventSource): readonly string[] {
+  return changesOf(group, source).flatMap(([key, { change }]) => (change === 'delete' ? [] : [key]));
 }
 
 function isValid(subscriber: EventSubscriber, { versions }: EventGroup): boolean {
@@ -488,8 +510,13 @@ class RelatedTables {
     const visible = await this.reads.visibleKeys(await this.reads.prepareKeys(source, prepared.caller));
     if (visible.size < MAX_VISIBLE_KEYS) return visible;
     const left = [...before].filter((key) => !visible.has(key)).slice(0, MAX_CHECKED_KEYS);
-    const items = await this.reads.changed(prepared, left, () => true);
-    return new Set([...visible, ...items.keys()]);
+    const found = new Set(visible);
+    for (let keys: readonly string[] = left; keys.length > 0; ) {
+      const { items, unread } = await this.reads.changed(prepared, keys, () => true);
+      for (const key of items.keys()) found.add(key);
+      keys = [...unread];
+    }
+    return found;
   }
 }
 

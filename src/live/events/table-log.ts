@@ -30,6 +30,9 @@ interface Entry extends KeyChange {
 
 const MAX_ENTRIES = 10_000;
 
+/** Whether a subscriber knows the changes of a transaction already. */
+type IsKnown = (xid: number) => boolean;
+
 export class TableLog<Reader> {
   readonly #key: readonly string[];
   readonly readers = new Set<Reader>();
@@ -79,17 +82,28 @@ export class TableLog<Reader> {
     return this.#entries[offset - this.#first] ?? null;
   }
 
-  /** The change of each row since the offset, without those that are known already; null if the log does not reach back so far. */
-  since(offset: number, isKnown: (xid: number) => boolean): ReadonlyMap<string, RowChange> | null {
+  /**
+   * The change of each row since the offset, without those that are known already, in the order of the first change of each; null if the
+   * log does not reach back so far.
+   */
+  since(offset: number, isKnown: IsKnown, end = this.end): ReadonlyMap<string, RowChange> | null {
     if (offset < this.#first) return null;
-    const changes = new Map<string, RowChange>();
-    for (const { key, change, xid } of this.#entries.slice(offset - this.#first)) {
+    const changes = new Map<string, RowChange | null>();
+    for (const { key, change, xid } of this.#entries.slice(offset - this.#first, end - this.#first)) {
       if (isKnown(xid)) continue;
-      const joined = joinChanges(changes.get(key), change);
-      if (joined === null) changes.delete(key);
-      else changes.set(key, { ...joined, xid });
+      const joined = joinChanges(changes.get(key) ?? null, change);
+      changes.set(key, joined && { ...joined, xid });
     }
-    return changes;
+    return new Map([...changes].flatMap(([key, change]) => (change ? [[key, change]] : [])));
+  }
+
+  /** The offset of the first change since the given one, of a row that is not known already, with one of the keys. */
+  find(offset: number, isKnown: IsKnown, keys: ReadonlySet<string>): number {
+    for (let position = Math.max(offset, this.#first); position < this.end; position++) {
+      const entry = this.entryAt(position);
+      if (entry && keys.has(entry.key) && !isKnown(entry.xid)) return position;
+    }
+    return this.end;
   }
 
   #entriesOf({ action, before, after }: LoggedChange, table: LoggedTable): KeyChange[] | null {
@@ -107,7 +121,7 @@ export class TableLog<Reader> {
 }
 
 /** Returns null for a row that was created and deleted. */
-function joinChanges(before: RowChange | undefined, change: Change): Omit<RowChange, 'xid'> | null {
+function joinChanges(before: RowChange | null, change: Change): Omit<RowChange, 'xid'> | null {
   if (before?.change === 'create') return change === 'delete' ? null : { change: 'create', also: 'update' };
   if (before?.change === 'delete' && change === 'create') return { change: 'update', also: 'create' };
   return { change, also: change === 'update' ? (before?.also ?? null) : null };
