@@ -243,7 +243,7 @@ async function pipelineOf(
   const text = explained[0]?.sql ?? '';
   const parameters = explained.map((each) => each.parameters);
   if (mode === 'service') return { text, parameters };
-  const database = new DatabaseCaller({ mode, roles: [], anonRole: null });
+  const database = new DatabaseCaller({ mode, roles: [], anonRole: null, claims: [], settings: [] });
   const settings = explained.map(({ caller: { user, role, email }, path }) =>
     database.settingsOf(
       { user, role, inDatabase: { email, role: ROLE } } as Parameters<DatabaseCaller['settingsOf']>[0],

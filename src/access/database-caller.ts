@@ -4,6 +4,9 @@
  */
 import { createHash } from 'node:crypto';
 import { forbidden } from '../base/errors.js';
+import { isObject } from '../base/exact-json.js';
+import type { DatabaseSetting } from '../config/database-settings.js';
+import { quoteLiteral } from '../sql/fragment.js';
 import type { Identity } from './identity.js';
 
 /** A caller as PostgreSQL sees it in each of its requests. */
@@ -81,19 +84,21 @@ interface DatabaseCallerOptions {
   readonly roles: readonly string[];
   /** The role of callers who are not logged in, or null. */
   readonly anonRole: string | null;
+  /** Claims of foreign tokens that `request.jwt.claims` contains. */
+  readonly claims: readonly string[];
+  /** Settings under other names. */
+  readonly settings: readonly DatabaseSetting[];
 }
 
 /** The names of PostgREST and our own. The values of the request come last. The role is set last: it decides nothing about the others. */
 const OF_CALLER = ['request.jwt.claims', 'lateral.user', 'lateral.role'];
 const OF_REQUEST = ['request.method', 'request.path'];
-const SET_CLAIMS = setting([...OF_CALLER, ...OF_REQUEST]);
-const SET_ROLE = setting([...OF_CALLER, 'role', ...OF_REQUEST]);
 
 /** It returns no row: PostgreSQL would send every value back. `set_config` returns the value, which is never null. */
 function setting(names: readonly string[]): string {
   const calls = names.map((name, index) => ({
     name,
-    call: `pg_catalog.set_config('${name}', $${index + 1}, true) is null`,
+    call: `pg_catalog.set_config(${quoteLiteral(name)}, $${index + 1}, true) is null`,
   }));
   const inOrder = calls.toSorted((one, other) => Number(one.name === 'role') - Number(other.name === 'role'));
   return `select where ${inOrder.map(({ call }) => call).join(' or ')}`;
@@ -107,8 +112,14 @@ export class DatabaseCaller {
   readonly #callers = new WeakMap<Identity, KnownCaller>();
   readonly #roles = new Map<string, DatabaseRole>();
 
+  readonly #setClaims: string;
+  readonly #setRole: string;
+
   constructor(private readonly options: DatabaseCallerOptions) {
     this.mode = options.mode;
+    const names = [...OF_CALLER, ...options.settings.map(({ name }) => name)];
+    this.#setClaims = setting([...names, ...OF_REQUEST]);
+    this.#setRole = setting([...names, 'role', ...OF_REQUEST]);
   }
 
   /** Throws if the statement would need a database role and the caller has none. */
@@ -124,9 +135,9 @@ export class DatabaseCaller {
   #know(caller: Identity): KnownCaller {
     const role = this.mode === 'role' ? this.#roleOf(caller) : null;
     const { user, role: ownRole } = knownAs(caller);
-    const values = [this.#claimsOf(caller), user ?? '', ownRole ?? ''];
+    const values = [this.#claimsOf(caller), user ?? '', ownRole ?? '', ...this.#settingsOf(caller)];
     if (role !== null) values.push(role.name);
-    const text = role === null ? SET_CLAIMS : SET_ROLE;
+    const text = role === null ? this.#setClaims : this.#setRole;
     const known = { text, values, digest: values.join('\0'), role, latest: null };
     this.#callers.set(caller, known);
     return known;
@@ -154,12 +165,42 @@ export class DatabaseCaller {
   }
 
   #claimsOf(caller: Identity): string {
-    const { user: sub, inDatabase } = knownAs(caller);
-    const { role: _, ...claimed } = inDatabase?.claims ?? {};
-    const [role, email] = [this.roleNameOf(caller), inDatabase?.email ?? null];
-    const own = Object.entries({ sub, role, email }).filter(([, value]) => value !== null);
-    return JSON.stringify({ ...Object.fromEntries(own), ...claimed });
+    const claims = knownAs(caller).inDatabase?.claims ?? {};
+    const listed = this.options.claims.filter((name) => name !== 'role' && Object.hasOwn(claims, name));
+    return JSON.stringify({
+      ...this.#ownClaims(caller),
+      ...Object.fromEntries(listed.map((name) => [name, claims[name]])),
+    });
   }
+
+  /** The claims that each user has, with any token. */
+  #ownClaims(caller: Identity): Readonly<Record<string, unknown>> {
+    const { user: sub, inDatabase } = knownAs(caller);
+    const [role, email] = [this.roleNameOf(caller), inDatabase?.email ?? null];
+    return Object.fromEntries(Object.entries({ sub, role, email }).filter(([, value]) => value !== null));
+  }
+
+  #settingsOf(caller: Identity): string[] {
+    const { user, role, inDatabase } = knownAs(caller);
+    const claims = { ...this.#ownClaims(caller), ...inDatabase?.claims };
+    return this.options.settings.map(({ name, source }) => {
+      if (source.kind === 'text') return source.text;
+      if (source.kind !== 'claim') return (source.kind === 'user' ? user : role) ?? '';
+      const text = claimText(source.path.reduce<unknown>(memberOf, claims));
+      if (text.includes('\0')) throw forbidden(`The claim for the setting ${name} contains a null character`);
+      return text;
+    });
+  }
+}
+
+function memberOf(value: unknown, name: string): unknown {
+  return isObject(value) && Object.hasOwn(value, name) ? value[name] : undefined;
+}
+
+/** Texts as they are, other values as JSON. A claim that the token does not have is an empty text, to which PostgreSQL resets a setting. */
+function claimText(value: unknown): string {
+  if (value === undefined || value === null) return '';
+  return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
 /** The identity for PostgreSQL. A share shows what its creator may see, so a request through a share has the creator's identity. */

@@ -42,7 +42,7 @@ export interface DatabaseIdentity {
   readonly email: string | null;
   /** The database role of the caller's role, or of its nearest ancestor that has one. */
   readonly role: string | null;
-  /** The claims of a foreign token that DATABASE_CLAIMS lists, and `role`; null for other tokens. */
+  /** The claims of a foreign token that DATABASE_CLAIMS or DATABASE_SETTINGS names, and `role`; null for other tokens. */
   readonly claims: Readonly<Record<string, unknown>> | null;
 }
 

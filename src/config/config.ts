@@ -68,6 +68,8 @@ export function readConfig(environment: Environment): Config {
   config['STORAGE_LOCATIONS'] = orUsageError(() => readLocations(locations, environment));
   if (config['AUTH_DISABLE_DEFAULT'] === true && names.length === 0)
     throw new UsageError('AUTH_DISABLE_DEFAULT: with no AUTH_PROVIDERS nobody could sign in');
+  if (config['DATABASE_CALLER'] === 'service' && (config['DATABASE_SETTINGS'] as readonly unknown[]).length > 0)
+    throw new UsageError('DATABASE_SETTINGS: needs DATABASE_CALLER=claims or role');
   return Object.freeze(config) as Config;
 }
 

@@ -2,6 +2,7 @@
  * Every option of the service, as one table. `--help`, the table in docs/configuration.md and the parsing of environment
  * and flags are all derived from it, so an option cannot exist undocumented.
  */
+import { databaseSettings } from './database-settings.js';
 import { jwtIssuers } from './issuer-options.js';
 import {
   anyText,
@@ -84,6 +85,9 @@ export const OPTIONS = {
   ),
   DATABASE_CLAIMS: names(
     'Claims of tokens of JWT_ISSUERS that request.jwt.claims contains, comma separated; sub and email replace those of the user',
+  ),
+  DATABASE_SETTINGS: databaseSettings(
+    'Settings with facts about the caller, under names of your own: app.tenant=claim:tenant,app.user=user; needs DATABASE_CALLER=claims or role (see docs/row-level-security.md)',
   ),
   DATABASE_ROLES: names('Database roles that the role claim of a token of JWT_ISSUERS may name, comma separated'),
   DATABASE_ANON_ROLE: optional(anyText, 'Database role of callers who are not logged in'),

@@ -215,9 +215,11 @@ async function createParts(config: Config, core: Core, shared: Shared, observe: 
 }
 
 /** The claims of foreign tokens that the database may learn. */
-function databaseClaims({ DATABASE_CALLER, DATABASE_CLAIMS, DATABASE_ROLES }: Config): readonly string[] {
+function databaseClaims(config: Config): readonly string[] {
+  const { DATABASE_CALLER, DATABASE_CLAIMS, DATABASE_SETTINGS, DATABASE_ROLES } = config;
   if (DATABASE_CALLER === 'service') return [];
-  return DATABASE_ROLES.length > 0 ? [...DATABASE_CLAIMS, 'role'] : DATABASE_CLAIMS;
+  const ofSettings = DATABASE_SETTINGS.flatMap(({ source }) => (source.kind === 'claim' ? [source.path[0]] : []));
+  return [...new Set([...DATABASE_CLAIMS, ...ofSettings, ...(DATABASE_ROLES.length > 0 ? ['role'] : [])])];
 }
 
 /** Parts that are made after the routes. */

@@ -147,7 +147,8 @@ export function createCore(
 /** The callers as the database learns them, or null with DATABASE_CALLER=service. */
 function databaseCaller(config: Config): DatabaseCaller | null {
   const { DATABASE_CALLER: mode, DATABASE_ROLES: roles, DATABASE_ANON_ROLE: anonRole } = config;
-  return mode === 'service' ? null : new DatabaseCaller({ mode, roles, anonRole });
+  const { DATABASE_CLAIMS: claims, DATABASE_SETTINGS: settings } = config;
+  return mode === 'service' ? null : new DatabaseCaller({ mode, roles, anonRole, claims, settings });
 }
 
 function webhookLimits(config: Config): WebhookLimits {

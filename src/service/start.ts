@@ -27,7 +27,7 @@ import { deleteExpiredCounts, openLimitStore } from '../http/limit-store.js';
 import { createLimits } from '../http/limiter.js';
 import type { Collection, Model } from '../mirror/model.js';
 import { WatchingMirror } from '../mirror/watch.js';
-import { loginObstacle, unreadableTables } from '../postgres/catalog/caller-login.js';
+import { loginObstacle, settingObstacle, unreadableTables } from '../postgres/catalog/caller-login.js';
 import { catalogSourceOf, findOtherSchemas, listen, policiesOf } from '../postgres/catalog/catalog.js';
 import { Installation } from '../postgres/catalog/installation.js';
 import { type MigrateOptions, migrate } from '../postgres/catalog/migrate.js';
@@ -227,6 +227,8 @@ async function checkLogin({ config, observe }: Start, database: Database): Promi
   if (mode === 'service') return;
   const obstacle = await loginObstacle(database, mode === 'role' ? [...(anon === null ? [] : [anon]), ...roles] : []);
   if (obstacle !== null) throw new StartError(`DATABASE_CALLER=${mode}: ${obstacle}`);
+  const refused = await settingObstacle(database, config.DATABASE_SETTINGS);
+  if (refused !== null) throw new StartError(`DATABASE_SETTINGS: ${refused}`);
   const tables = mode === 'role' ? await unreadableTables(database) : [];
   if (tables.length > 0) observe({ kind: 'login-unprivileged', tables });
 }

@@ -1,4 +1,6 @@
 /** Whether the login of the service can act for callers (DATABASE_CALLER): row-level security must bind it, and it must be a member of their roles. */
+import { codeOf, messageOf } from '../../base/narrow.js';
+import type { DatabaseSetting } from '../../config/database-settings.js';
 import type { Database } from '../pools/database.js';
 
 interface LoginFacts {
@@ -39,6 +41,22 @@ export async function loginObstacle(database: Database, roles: readonly string[]
   if (exempt.length > 0)
     return `row-level security does not bind "${login}", which owns ${exempt.join(', ')}: alter table ${exempt[0]} force row level security`;
   if (missing.length > 0) return `"${login}" cannot become "${missing[0]}": grant "${missing[0]}" to "${login}"`;
+  return null;
+}
+
+/** The reason why a setting of DATABASE_SETTINGS cannot be set, or null. An extension may reserve the first part of its name. */
+export async function settingObstacle(
+  database: Database,
+  settings: readonly DatabaseSetting[],
+): Promise<string | null> {
+  for (const { name } of settings) {
+    try {
+      await database.rows("select pg_catalog.set_config($1, '', true)", [name]);
+    } catch (error) {
+      if (!/^(22|42)/.test(codeOf(error))) throw error;
+      return `PostgreSQL refuses ${name}: ${messageOf(error)}`;
+    }
+  }
   return null;
 }
 
