@@ -236,7 +236,8 @@ select pg_catalog.json_build_object(
       named.relname,
       owner.oid is not null,
       method.amname,
-      index.indimmediate
+      index.indimmediate,
+      index.indnullsnotdistinct
     ) order by named.relname)
     from tables
     join pg_catalog.pg_index index on index.indrelid = tables.oid

@@ -172,6 +172,8 @@ type IndexEntry = readonly [
   method: string,
   /** Whether a row is checked at once, not when the transaction ends. */
   isImmediate: boolean,
+  /** Whether two rows with nulls in the same columns are duplicates. */
+  equatesNulls?: boolean,
 ];
 /** An action is the letter by which the catalog knows it. */
 export type ForeignKeyEntry = readonly [

@@ -52,6 +52,7 @@ export interface TableFacts {
   readonly key: readonly string[];
   /** Columns of unique indexes over all rows that are checked at once. */
   readonly uniqueKeys: readonly (readonly string[])[];
+  readonly keysWithNulls: readonly (readonly string[])[];
   readonly references: readonly CompositeReference[];
   readonly shardColumn: string | null;
   readonly distributed: boolean;
@@ -125,6 +126,10 @@ export function* assembleTables(
       comment: lookups.comments.get(columnIdOf(table, 0)) ?? null,
       key,
       uniqueKeys: uniqueKeysOf(entries, lookups.keys.get(table) ?? NONE),
+      keysWithNulls: uniqueKeysOf(
+        entries,
+        (lookups.keys.get(table) ?? NONE).filter(({ equatesNulls }) => equatesNulls),
+      ),
       references: lookups.references.get(table) ?? NONE,
       shardColumn: shards.get(table) ?? null,
       distributed: distributed.has(table),
@@ -168,6 +173,7 @@ function rowTags(document: CatalogDocument): (table: number) => RowTag | null {
 interface KeyCandidate {
   readonly isPrimary: boolean;
   readonly columns: readonly number[];
+  readonly equatesNulls: boolean;
 }
 
 /** Candidates come in the order of their names. If there are several unique indexes, the one on the fewest columns is the key. */
@@ -289,9 +295,10 @@ function indexLists(document: CatalogDocument, names: ReadonlyMap<number, string
   const unique = new Set<number>();
   const indexed = new Set<number>();
   const indexes = new Map<number, Index[]>();
-  for (const [table, kind, columns, name, constraint, method, isImmediate] of document.indexes ?? []) {
+  for (const [table, kind, columns, name, constraint, method, isImmediate, equatesNulls = false] of document.indexes ??
+    []) {
     if (kind === 'primary' || (kind === 'unique' && isImmediate))
-      append(keys, table, { isPrimary: kind === 'primary', columns });
+      append(keys, table, { isPrimary: kind === 'primary', columns, equatesNulls });
     for (const column of columns) {
       const columnId = columnIdOf(table, column);
       if (kind !== 'index' && columns.length === 1) unique.add(columnId);

@@ -221,6 +221,7 @@ function resultOf(name: string, fields: readonly Field[]): Collection {
     references: [],
     key: Object.freeze([]),
     uniqueKeys: Object.freeze([]),
+    keysWithNulls: Object.freeze([]),
     shardColumn: null,
     distributed: false,
     rowTag: null,

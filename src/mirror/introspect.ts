@@ -175,6 +175,7 @@ function buildCollection(
     system: table.system,
     key: keyOf(table, fields),
     uniqueKeys: table.uniqueKeys,
+    keysWithNulls: table.keysWithNulls,
     references: Object.freeze(table.references.filter(({ collection }) => served.has(collection))),
     fields,
     singleton: meta?.['singleton'] === true,

@@ -109,6 +109,8 @@ export interface Collection {
   readonly key: readonly Field[];
   /** Columns of unique indexes over all rows, by their names. */
   readonly uniqueKeys: readonly (readonly string[])[];
+  /** Columns of those indexes that are `nulls not distinct`. */
+  readonly keysWithNulls: readonly (readonly string[])[];
   /** Foreign keys over several columns to collections of the model, oldest first. */
   readonly references: readonly CompositeReference[];
   /** In the order of the columns, alias fields behind them in the order of their `sort`. */

@@ -38,6 +38,7 @@ await sql.unsafe(`
   alter table lists add foreign key (shop) references shops;
   create sequence lists_id_seq owned by lists.id;
   alter table lists alter id set default nextval('lists_id_seq');
+  create table slots (id serial primary key, day date, room text, note text, unique nulls not distinct (day, room));
   create table pairs (one integer, other text, amount integer not null default 1, primary key (one, other));
   insert into shops (name) values ('one'), ('two');
   insert into products (sku, name, price, shop) values ('a', 'A', 1, 1), ('b', 'B', 2, 1)`);
@@ -427,4 +428,63 @@ t.test('items that meet each other all count', async (t) => {
   );
   t.strictSame([...new Set(answers.map(({ status }) => status))], [200]);
   t.strictSame([...(await sql`select amount::text from ones where code = 'met'`)], [{ amount: '37.00' }]);
+});
+
+t.test('an index that takes nulls as equal finds items with nulls', async (t) => {
+  const path = '/items/slots?fields=day,room,note&on_conflict=day,room';
+  const notes = async (): Promise<unknown[]> =>
+    (await sql`select day::text, room, note from slots order by day, room`).map(({ day, room, note }) => [
+      day,
+      room,
+      note,
+    ]);
+  const day = '2026-01-02';
+  t.strictSame(dataOf(await post(path, { day, room: null, note: 'a' })), { day, room: null, note: 'a' });
+  t.strictSame(dataOf(await post(path, { day, room: null, note: 'b' })), { day, room: null, note: 'b' }, 'one item');
+  t.strictSame(
+    dataOf(
+      await post(path, [
+        { day, room: null, note: 'c' },
+        { day: null, room: null, note: 'd' },
+        { day, room: 'x', note: 'e' },
+      ]),
+    ),
+    [
+      { day, room: null, note: 'c' },
+      { day: null, room: null, note: 'd' },
+      { day, room: 'x', note: 'e' },
+    ],
+    'a list',
+  );
+  t.strictSame(
+    dataOf(
+      await post(`${path}&resolution=ignore`, [
+        { day, room: null, note: 'f' },
+        { day: null, room: 'x', note: 'g' },
+      ]),
+    ),
+    [{ day: null, room: 'x', note: 'g' }],
+  );
+  const twice = await post(path, [
+    { day: null, room: null, note: 'h' },
+    { day: null, room: null, note: 'i' },
+  ]);
+  t.match(twice, { status: 400, text: /Entry \d has the same/ });
+  t.strictSame(await notes(), [
+    [day, 'x', 'e'],
+    [day, null, 'c'],
+    [null, 'x', 'g'],
+    [null, null, 'd'],
+  ]);
+  const rows = [null, null, 'x'].map((room, index) => ({ day: null, room, note: ['first', 'second', 'third'][index] }));
+  const imported = await post('/utils/import/slots?on_conflict=day,room', rows);
+  t.ok(imported.status < 300, imported.text);
+  t.strictSame((await notes()).slice(2), [
+    [null, 'x', 'third'],
+    [null, null, 'second'],
+  ]);
+  const answers = await Promise.all(
+    Array.from({ length: 20 }, (_, index) => post(path, { day: '2026-01-03', room: null, note: String(index) })),
+  );
+  t.strictSame([...new Set(answers.map(({ status }) => status))], [200], 'requests that meet each other');
 });

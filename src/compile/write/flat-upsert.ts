@@ -9,7 +9,7 @@ import type { Field } from '../../mirror/model.js';
 import type { ReadPlan } from '../../plan/plan.js';
 import type { ConflictTarget, WriteNode } from '../../plan/write/write.js';
 import { alias, type Fragment, join, nothing, sql, statement } from '../../sql/fragment.js';
-import { areEqual } from '../compare.js';
+import { areEqual, areSame } from '../compare.js';
 import { compileCondition } from '../condition.js';
 import { Scope } from '../from-clause.js';
 import { columnName, tableName } from '../identifiers.js';
@@ -83,14 +83,14 @@ export function compileFlatUpsert(
 }
 
 /** The condition that a row has the values of the payload in the columns of `on_conflict`. */
-function hasConflictValues(node: WriteNode, { fields }: ConflictTarget): Fragment {
+function hasConflictValues(node: WriteNode, { fields, equatesNulls }: ConflictTarget): Fragment {
   const { collection, columns } = node;
   const given = (field: Field): Fragment => {
     if (isKey(collection, field)) return elementAt(keyValues(collection), collection.key.indexOf(field));
     const index = columns.findIndex((column) => column.field === field && column.only !== 'update');
     return columnValue(node, field, index);
   };
-  return areEqual(
+  return (equatesNulls ? areSame : areEqual)(
     fields.map((field) => sql`${TABLE_ROW}.${columnName(field)}`),
     fields.map(given),
     fields,

@@ -9,7 +9,7 @@ import { changesNewKeys } from '../../mirror/write-facts.js';
 import { restrictionOf } from '../../plan/access.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../../plan/write/write.js';
 import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../../sql/fragment.js';
-import { areEqual, isAmong } from '../compare.js';
+import { areEqual, areSame, isAmong } from '../compare.js';
 import { FromClause, type Scope } from '../from-clause.js';
 import { columnName, tableName } from '../identifiers.js';
 import { commaList, hasInputKey, inputKeyColumns, inputKeyNames, joinedKey, keyColumns } from '../key-columns.js';
@@ -144,18 +144,15 @@ export function compileExisting(node: WriteNode, position: number): Existing | n
   if (!conflict) return null;
   const [row, item] = [alias('x'), alias('e')];
   const values = conflict.fields.map((field) => sql`${row}.${inputName(node, field)}`);
-  const same = areEqual(
+  const same = (conflict.equatesNulls ? areSame : areEqual)(
     conflict.fields.map((field) => sql`${item}.${columnName(field)}`),
     values,
     conflict.fields,
   );
   const foundKey = keyColumns(collection, item);
   const inputKey = inputKeyColumns(collection, row);
-  const allNotNull = join(
-    values.map((value) => sql`${value} is not null`),
-    sql` and `,
-  );
-  const twice = sql`when ${allNotNull} and count(*) over (partition by ${commaList(values)}) > 1 then ${refuseRow('twice', position, sql`${row}.n - 1`)}`;
+  const compared = conflict.equatesNulls ? [] : values.map((value) => sql`${value} is not null and `);
+  const twice = sql`when ${join(compared, nothing)}count(*) over (partition by ${commaList(values)}) > 1 then ${refuseRow('twice', position, sql`${row}.n - 1`)}`;
   const other = comparesKeys(node) ? sql`, not (${areEqual(foundKey, inputKey, collection.key)}) as o` : nothing;
   return {
     join: sql` left join ${tableName(collection)} ${item} on ${same}`,

@@ -78,12 +78,12 @@ export function mismatchedKey(path: string, collection: Collection, { fields }: 
 
 /** Errors must not reveal unique columns that the caller may not write. */
 function targetOf(collection: Collection, { columns, resolution }: OnConflict, guard: Guard | null): ConflictTarget {
-  const { name, key: own, fields, uniqueKeys, system } = collection;
+  const { name, key: own, fields, uniqueKeys, keysWithNulls, system } = collection;
   if (system) throw invalidQuery(`"on_conflict" does not apply to "${name}"`);
   checkKeyed(collection);
-  if (columns === null) return { fields: own, resolution };
+  if (columns === null) return { fields: own, resolution, equatesNulls: false };
   const keys = [keyNames(collection), ...uniqueKeys];
-  const match = keys.find((key) => key.length === columns.length && key.every((each) => columns.includes(each)));
+  const match = keys.find((key) => isSameSet(key, columns));
   const mayWrite = (key: readonly string[]): boolean => guard?.covers('create', collection, key) ?? true;
   if (!match || !mayWrite(match)) {
     const possible = keys.filter(mayWrite).map((key) => key.join(','));
@@ -91,7 +91,12 @@ function targetOf(collection: Collection, { columns, resolution }: OnConflict, g
       `"on_conflict": no unique index of "${name}" has just the columns ${columns.join(',')}. Possible: ${[...new Set(possible)].join(' or ') || 'none'}`,
     );
   }
-  return { fields: match.flatMap((each) => fields.get(each) ?? []), resolution };
+  const equatesNulls = keysWithNulls.some((key) => isSameSet(key, columns));
+  return { fields: match.flatMap((each) => fields.get(each) ?? []), resolution, equatesNulls };
+}
+
+function isSameSet(one: readonly string[], other: readonly string[]): boolean {
+  return one.length === other.length && one.every((each) => other.includes(each));
 }
 
 interface Target {

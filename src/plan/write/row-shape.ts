@@ -219,7 +219,7 @@ export function shapeOfWrite(plan: WritePlan): string {
     node.writesRelated,
     guard ? [guard.key, guard.perRow] : '',
     validations.length,
-    conflict && [conflict.resolution, ...conflict.fields.map(({ name }) => name)],
+    conflict && [conflict.resolution, conflict.equatesNulls, ...conflict.fields.map(({ name }) => name)],
     ...columns.map((column) => [
       column.field.name,
       column.mixed,

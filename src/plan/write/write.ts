@@ -43,6 +43,8 @@ export interface WriteNode {
 /** Items that have the same values in these fields, which a unique index covers: they are changed, or left alone. */
 export interface ConflictTarget {
   readonly fields: readonly Field[];
+  /** Whether null is a value like others: the index is `nulls not distinct`. */
+  readonly equatesNulls: boolean;
   readonly resolution: 'merge' | 'ignore';
 }
 
