@@ -169,7 +169,9 @@ function compileOutput(output: Output, shown: ShownPage): CompiledOutput {
     case 'one': {
       if (shared.has(output)) return compileShared(output, page);
       const compile = output.keys ? compileKeys : compileRows;
-      const { column, from } = lateral(relatedRow(output.level, output.toOne, compile, shown), page.scope);
+      // The offset is a fence: the planner would copy the JSON of the row into that of each row above, and plan the copy each time.
+      const row = sql`${relatedRow(output.level, output.toOne, compile, shown)} offset 0`;
+      const { column, from } = lateral(row, page.scope);
       return { value: { form: 'json', text: column }, from };
     }
     case 'reference':

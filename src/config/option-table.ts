@@ -237,7 +237,12 @@ export const OPTIONS = {
     'Refuse URLs with unknown query parameters; a request asks for it with "Prefer: handling=strict"',
   ),
   MAX_RELATIONAL_DEPTH: integer('10', 2, 100, 'Relations that a path may follow'),
-  MAX_QUERY_NODES: integer('1000', 10, 100_000, 'Fields and relations that a request may select, wildcards included'),
+  MAX_QUERY_NODES: integer(
+    '1000',
+    10,
+    100_000,
+    'Cost of the fields of a request, wildcards included: 1 for four fields or for a related item, 5 for a list of related items, 20 for a relation in a filter',
+  ),
   MAX_JSON_QUERY_DEPTH: integer('10', 1, 100, 'Steps that a path into a JSON value may have'),
   MAX_QUERY_COST: optional(
     wholeNumber(1, 2_147_483_647),

@@ -55,9 +55,13 @@ export interface Budget {
 /** PostgreSQL's planner takes longer for each table it has to join, and more than in proportion. */
 const RELATION_WEIGHT = 20;
 
-/** A level of items that is shown is a statement inside the statement; less of one where only their keys are shown. */
-export const LEVEL_WEIGHT = 10;
-export const KEYS_WEIGHT = 5;
+/**
+ * The weights of outputs. PostgreSQL plans a related row, or the keys of related rows, in about the time of four columns: 0.7 ms and 70 kB
+ * against 0.2 ms and 20 kB. A list of items is also read for each row.
+ */
+export const FIELD_WEIGHT = 0.25;
+export const ROW_WEIGHT = 1;
+export const LIST_WEIGHT = 5;
 
 export function planFilter(filter: Filter | null, collection: Collection, budget: Budget, name = 'filter'): Condition {
   return filter ? planRow(filter, { model: budget.model, budget, collection, through: [], name }) : ALWAYS;
@@ -73,7 +77,7 @@ export function spend(budget: Budget, nodes: number): void {
   budget.nodes += nodes;
   if (budget.nodes > budget.maxNodes) {
     throw invalidQuery(
-      `The query has more than ${budget.maxNodes} parts, where a relation counts as ${LEVEL_WEIGHT}, in a filter as ${RELATION_WEIGHT}`,
+      `The query has more than ${budget.maxNodes} parts. Four fields count as 1, a related item as ${ROW_WEIGHT}, a list as ${LIST_WEIGHT}, a relation in a filter as ${RELATION_WEIGHT}. Name fields instead of "*"`,
       { option: 'MAX_QUERY_NODES', limit: budget.maxNodes },
     );
   }

@@ -1,7 +1,7 @@
 /** Several reads become one plan. They share one budget: it does not grow with the number of parts. */
 import type { Model } from '../mirror/model.js';
 import type { OperationRequest } from '../request/ast.js';
-import { KEYS_WEIGHT, spend } from './filter.js';
+import { LIST_WEIGHT, spend } from './filter.js';
 import type { Planner } from './outputs.js';
 import type { OperationPlan, PartPlan } from './plan.js';
 import { type PlanLimits, planRead } from './read.js';
@@ -29,7 +29,7 @@ export function planOperation(request: OperationRequest, model: Model, limits: P
       continue;
     }
     try {
-      spend(planner, KEYS_WEIGHT);
+      spend(planner, LIST_WEIGHT);
       const plan = planRead(part.request, model, limits, { planner });
       parts.push({ kind: 'read', name: part.name, plan, missing: part.missing });
     } catch (error) {

@@ -6,7 +6,7 @@ import type { Collection, Field, Model } from '../mirror/model.js';
 import { NO_QUERY, type Selection, type ShapedSelection } from '../request/ast.js';
 import { isDenied, unrestrictedCollection } from './access.js';
 import { planGroups } from './aggregate.js';
-import { type Budget, KEYS_WEIGHT, LEVEL_WEIGHT, planConditions, spend } from './filter.js';
+import { type Budget, FIELD_WEIGHT, LIST_WEIGHT, planConditions, ROW_WEIGHT, spend } from './filter.js';
 import { planCursor, planLimit, planOffset, planOrder } from './order.js';
 import { ALWAYS, both, type Condition, type Level, type Output, type RowLevel, rowLevel } from './plan.js';
 import { aliasNamed, anyJoins, checkName, fieldNamed, resolveCall, toManyOf, toOneJoin } from './resolve-names.js';
@@ -30,7 +30,7 @@ export function planOutputs(selections: readonly Selection[], position: Position
     ? selections.filter((each) => unlessForbidden(() => expandFields([each], position)))
     : selections;
   for (const [name, wanted] of expandFields(visible, position)) {
-    spend(planner, 1);
+    spend(planner, FIELD_WEIGHT);
     const plan = (): Output | null => planOutput(name, wanted, position, planner);
     const output = planner.isPartial ? unlessForbidden(plan) : plan();
     if (output) outputs.push(output);
@@ -84,7 +84,7 @@ function planOutput(name: string, wanted: Wanted, position: Position, planner: P
   if (field.relation?.kind === 'one-to-many') {
     if (!toMany) return withoutTarget(name, wanted, position, model);
     const nested = nestedIn(position, toMany.collection, field, name);
-    spend(planner, fields.length === 0 ? KEYS_WEIGHT : LEVEL_WEIGHT);
+    spend(planner, fields.length === 0 ? ROW_WEIGHT : LIST_WEIGHT);
     const isGrouped = nested.query.aggregate !== null || nested.query.groupBy !== null;
     const isKeys = fields.length === 0 && !isGrouped;
     if (isKeys && !showsKey(toMany.collection)) return withoutKeys(wanted, toMany.collection, nested.location);
@@ -98,7 +98,7 @@ function planOutput(name: string, wanted: Wanted, position: Position, planner: P
     const toOne = toOneJoin(model, collection, field, field.relation);
     if (!toOne) return withoutTarget(name, wanted, position, model);
     if (keys && !showsKey(toOne.target)) return withoutKeys(wanted, toOne.target, location);
-    spend(planner, keys ? KEYS_WEIGHT : LEVEL_WEIGHT);
+    spend(planner, ROW_WEIGHT);
     return {
       kind: 'one',
       name,
@@ -164,7 +164,7 @@ function planAny(name: string, wanted: Wanted, position: Position, planner: Plan
   if (missing) throw forbiddenField(`${name}.${describeSelection(missing)}`, collection.name, location);
   if (joins.length === 0) return withoutTarget(name, wanted, position, planner.model);
   const targets = joins.map((toOne) => {
-    spend(planner, KEYS_WEIGHT);
+    spend(planner, ROW_WEIGHT);
     const fields = [
       ...wanted.fields.filter((each) => hasSelected(toOne.target, each)),
       ...(wanted.scopes.get(toOne.target.name) ?? []),
@@ -192,7 +192,7 @@ function isShaped({ kind }: Selection): boolean {
 
 function planShaped(selection: ShapedSelection, position: Position, planner: Planner): Output {
   const { collection } = position;
-  spend(planner, 1);
+  spend(planner, FIELD_WEIGHT);
   const name = checkName(selection.output);
   const location = `${position.location}.${name}`;
   switch (selection.kind) {
@@ -233,8 +233,8 @@ function planShapedRelation(
   const { output: name, fields } = selection;
   const { field } = fieldNamed(collection, selection.field, location);
   const nested = (target: Collection): Position => ({ ...position, collection: target, from: field });
-  spend(planner, LEVEL_WEIGHT);
   const toMany = toManyOf(model, collection, field);
+  spend(planner, toMany ? LIST_WEIGHT : ROW_WEIGHT);
   const { relation } = field;
   if (toMany) return { kind: 'many', name, toMany, level: planRows(fields, nested(toMany.collection), planner) };
   if (relation?.kind === 'many-to-one' || relation?.kind === 'one-to-one') {

@@ -6,11 +6,13 @@ import {
   ADMIN_TOKEN,
   type Answer,
   connectSql,
+  createDatabase,
   createLibrary,
   get,
   request,
   startDatabase,
   startTestService,
+  waitFor,
   withSql,
 } from '../support/service.js';
 
@@ -342,3 +344,30 @@ function search(service: { readonly url: string }, body: unknown): Promise<Answe
   const headers = { 'content-type': 'application/json' };
   return request(service, 'SEARCH', '/items/articles', { headers, body: JSON.stringify(body) });
 }
+
+t.test('MAX_QUERY_NODES: `*.*.*` of wide collections is within the default', async (t) => {
+  const wide = await createDatabase(server, 'wide_limits');
+  const tables = Array.from({ length: 8 }, (_, number) => number);
+  const columns = Array.from({ length: 20 }, (_, number) => `f${number} text`).join(', ');
+  await withSql(wide, async (sql) => {
+    for (const table of tables)
+      await sql.unsafe(`create table w${table} (id integer primary key, ${columns}); insert into w${table} values (1)`);
+    for (const table of tables)
+      for (const [number, step] of [1, 3, 4].entries())
+        await sql.unsafe(`alter table w${table} add r${number} integer default 1 references w${(table + step) % 8}`);
+  });
+  const service = await startTestService({ databaseUrl: wide });
+  await withSql(wide, async (sql) => {
+    for (const table of tables)
+      for (const [number, step] of [1, 3, 4].entries())
+        await sql`insert into service_relations (many_collection, many_field, one_collection, one_field)
+          values (${`w${table}`}, ${`r${number}`}, ${`w${(table + step) % 8}`}, ${`w${table}_r${number}`})`;
+  });
+  const path = '/items/w0?fields=*.*.*';
+  await waitFor(async () => (await get(service, '/items/w0?fields=w4_r2.id')).status === 200, 10_000);
+  const { status, json, text } = await get(service, path);
+  t.equal(status, 200, text.slice(0, 300));
+  t.match(json, { data: [{ r0: { id: 1, r1: { id: 1, r2: 1 } }, w4_r2: [{ id: 1, w0_r2: [{ id: 1 }] }] }] });
+  const refused = await get(service, '/items/w0?fields=*.*.*.*.*');
+  names(t, refused, 'MAX_QUERY_NODES', 'more levels');
+});

@@ -24,6 +24,7 @@ left join lateral (
         where "%t2"."id" operator(pg_catalog.=) "%p1"."author"
         limit 1
       ) "%p2"
+      offset 0
     ) "%l3" on true
   ) "%r1"
 ) "%c" ("%b") on true

@@ -19,6 +19,7 @@ from (
       where "%t2"."id" operator(pg_catalog.=) "%p1"."author"
       limit 1
     ) "%p2"
+    offset 0
   ) "%l3" on true
   left join lateral (
     select coalesce('[' || pg_catalog.string_agg("%r4"."%j", ',') || ']', '[]') as "%j"

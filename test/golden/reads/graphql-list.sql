@@ -21,6 +21,7 @@ select '{"data":{' || '"articles":' || (
         where "%t2"."id" operator(pg_catalog.=) "%p1"."author"
         limit 1
       ) "%p2"
+      offset 0
     ) "%l3" on true
     order by "%p1"."id"
   ) "%r1"

@@ -28,6 +28,7 @@ from (
           where "%t3"."id" operator(pg_catalog.=) "%p2"."tags_id"
           limit 1
         ) "%p3"
+        offset 0
       ) "%l4" on true
       order by "%p2"."sort", "%p2"."id"
     ) "%r2"

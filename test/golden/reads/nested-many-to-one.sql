@@ -18,6 +18,7 @@ from (
       where "%t2"."id" operator(pg_catalog.=) "%p1"."author"
       limit 1
     ) "%p2"
+    offset 0
   ) "%l3" on true
   order by "%p1"."id"
 ) "%r1"

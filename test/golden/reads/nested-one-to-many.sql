@@ -29,6 +29,7 @@ from (
           where "%t3"."id" operator(pg_catalog.=) "%p2"."author"
           limit 1
         ) "%p3"
+        offset 0
       ) "%l4" on true
       order by "%p2"."id"
     ) "%r2"

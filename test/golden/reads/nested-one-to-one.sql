@@ -20,6 +20,7 @@ from (
       where "%t3"."author" operator(pg_catalog.=) "%p1"."id"
       limit 1
     ) "%p3"
+    offset 0
   ) "%l4" on true
   order by "%p1"."%s0", "%p1"."id"
 ) "%r1"

@@ -44,6 +44,7 @@ from (
       end
       limit 1
     ) "%p4"
+    offset 0
   ) "%l6" on true
   left join lateral (
     select coalesce('[' || pg_catalog.string_agg("%r7"."%j", ',') || ']', '[]') as "%j"

@@ -71,6 +71,7 @@ from (
       and "%t12"."id" operator(pg_catalog.=) "%p1"."author"
       limit 1
     ) "%p12"
+    offset 0
   ) "%l14" on true
   order by "%p1"."id"
 ) "%r1"

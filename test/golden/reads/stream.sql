@@ -19,6 +19,7 @@ union all (
       where "%t2"."id" operator(pg_catalog.=) "%p1"."author"
       limit 1
     ) "%p2"
+    offset 0
   ) "%l3" on true
   order by "%p1"."id"
 )
