@@ -464,7 +464,7 @@ export const OPTIONS = {
   SERVER_TIMING: choice(
     'administrators',
     ['administrators', 'true', 'false'],
-    'Callers who get a Server-Timing header: administrators, true (everybody) or false (nobody)',
+    'Callers who get a Server-Timing header: administrators, true (everybody) or false (nobody). true also sends Cache-Status to everybody',
   ),
   CORS_ENABLED: boolean('false', 'Answer cross-origin requests'),
   CORS_ORIGIN: text('false', 'Allowed origins: true (any), false (none), or a comma separated list'),

@@ -241,7 +241,9 @@ export class Exchange {
 
   /** An answer from memory has passed no stages. */
   cached(answer: KeptAnswer, caller: Identity): void {
-    this.extraHeaders += '\r\nCache-Status: lateral; hit';
+    // It reveals which changes the caller may not see, and what others have read.
+    if (this.fromAdministrator || this.hooks.timingFor === 'true')
+      this.extraHeaders += '\r\nCache-Status: lateral; hit';
     this.#stageTimes = null;
     this.kept = { answer, caller };
   }

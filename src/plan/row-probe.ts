@@ -11,6 +11,8 @@ export interface RowProbe {
   readonly schema: string;
   readonly table: string;
   readonly columns: readonly ProbedColumn[];
+  /** Whether the caller may see only some rows of the table. */
+  readonly isRestricted: boolean;
 }
 
 interface ProbedColumn {
@@ -40,7 +42,8 @@ export function rowProbe(plan: ReadPlan | OperationPlan): RowProbe | null {
   const conditions = [...conjunctsOf(level.where), ...(rules ? conjunctsOf(rules) : [])];
   const found = conditions.map(columnsOf).filter((columns) => columns !== null);
   const columns = found.find(({ isKey }) => isKey)?.columns ?? found[0]?.columns;
-  return columns ? { schema: collection.schema, table: collection.table, columns } : null;
+  if (!columns) return null;
+  return { schema: collection.schema, table: collection.table, columns, isRestricted: Boolean(rules) };
 }
 
 /** The level of the only read, or null: counts next to it do not follow its conditions. */

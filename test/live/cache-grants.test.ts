@@ -49,7 +49,7 @@ for (const role of Object.keys(ROLES)) {
   await sql`update service_roles set database_role = ${role} where name = ${role}`;
   tokens.set(role, token);
 }
-const service = await startTestService({ ...options, READ_CACHE_SIZE: '16mb' });
+const service = await startTestService({ ...options, READ_CACHE_SIZE: '16mb', SERVER_TIMING: 'true' });
 
 for (const [role, [, revoke]] of Object.entries(ROLES))
   t.test(`${role}: ${revoke}`, async (t) => {

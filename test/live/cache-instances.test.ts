@@ -19,7 +19,9 @@ const server = await startDatabase({ settings: { wal_level: 'logical', max_conne
 
 async function openOracle(name: string, instances: number, options: Partial<TestOptions>): Promise<CacheOracle> {
   const databaseUrl = await createLibrary(server, name);
-  const given = { databaseUrl, READ_CACHE_SIZE: '16mb', READ_CACHE_MAX_LAG: `${MAX_LAG}ms`, ...options };
+  // All callers learn what comes from memory.
+  const cached = { READ_CACHE_SIZE: '16mb', READ_CACHE_MAX_LAG: `${MAX_LAG}ms`, SERVER_TIMING: 'true' };
+  const given = { databaseUrl, ...cached, ...options };
   const services = [];
   for (let instance = 0; instance < instances; instance++) services.push(await startTestService(given));
   const oracle = new CacheOracle(databaseUrl, services, { seed: SEED, users: 12, shapes: 120, maxLag: MAX_LAG });

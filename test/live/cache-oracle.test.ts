@@ -34,6 +34,8 @@ async function openOracle(name: string, options: Partial<TestOptions> = {}): Pro
       LIVE: 'logical',
       WORKERS: '1',
       READ_CACHE_SIZE: '16mb',
+      // All callers learn what comes from memory.
+      SERVER_TIMING: 'true',
       READ_CACHE_MAX_LAG: `${MAX_LAG}ms`,
       ...options,
     });

@@ -277,7 +277,7 @@ t.test('a transaction that wrote a table before its changes are reported', async
 });
 
 t.test('one caller and the memory of others', async (t) => {
-  const { service, sql, databaseUrl } = await open('callers', { READ_CACHE_SIZE: '1mb' });
+  const { service, sql, databaseUrl } = await open('callers', { READ_CACHE_SIZE: '1mb', SERVER_TIMING: 'true' });
   const permission = { collection: 'tags', action: 'read', fields: ['id', 'name'] } as const;
   // Their groups differ.
   const userOf = (digit: number): { user: string } => ({ user: `00000000-0000-4000-8000-00000000000${digit}` });

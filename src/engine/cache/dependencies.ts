@@ -88,6 +88,19 @@ export function probeKey({ columns }: RowProbe, values: Values, caller: Caller):
   return parts.join(' ');
 }
 
+/** Where the first row of an answer may begin: each row is an object. */
+const FIRST_ROW = '{"data":'.length;
+const FIRST_ROW_OF_OPERATION = '{"data":{'.length;
+
+/** Whether an answer that depends on certain rows has none, which may be because its caller may not see them. */
+export function mayHideRows(
+  { compiled, dependencies }: { readonly compiled: CompiledRead; readonly dependencies: Dependencies },
+  cell: Buffer,
+): boolean {
+  if (dependencies.probe?.isRestricted !== true) return false;
+  return !cell.includes('{', compiled.result === 'operation' ? FIRST_ROW_OF_OPERATION : FIRST_ROW);
+}
+
 /** The values of the probe in a changed row, before and after; null if they are not known. */
 export function changedKeys({ columns }: RowProbe, change: LoggedChange): readonly string[] | null {
   const { table, action, before, after } = change;

@@ -25,6 +25,8 @@ export class DependentShape<Entry extends Dependent> {
   readonly entries = new Map<string, Entry>();
   readonly #byProbe = new Map<string, Set<Entry>>();
   readonly #unprobed = new Set<Entry>();
+  /** How often one of its tables has changed. */
+  changes = 0;
 
   constructor(
     readonly compiled: CompiledRead,
@@ -43,8 +45,15 @@ export class DependentShape<Entry extends Dependent> {
     if (entry.probe !== null) removeFrom(this.#byProbe, entry.probe, entry);
   }
 
+  /** From now on any row may matter to the entry. */
+  widen(entry: Entry): void {
+    if (entry.probe !== null) removeFrom(this.#byProbe, entry.probe, entry);
+    this.#unprobed.add(entry);
+  }
+
   /** The entries that may differ after the change of a table that they depend on. */
   *touchedBy({ table, rows }: TableChanges): Iterable<Entry> {
+    this.changes++;
     const { probe } = this.dependencies;
     if (probe === null || rows === null || probe.table !== table.name || probe.schema !== table.schema) {
       yield* this.entries.values();

@@ -14,7 +14,7 @@ import type { Values } from '../../sql/parameter.js';
 import type { CompiledRead } from '../reads/compiled-read.js';
 import { CacheSpace, groupOf, type Kept } from './cache-space.js';
 import { type CallerWrites, hashOf } from './caller-writes.js';
-import { dependenciesOf, probeKey, tableKey } from './dependencies.js';
+import { dependenciesOf, mayHideRows, probeKey, tableKey } from './dependencies.js';
 import { DependencyIndex, type Dependent, DependentShape, type TableChanges } from './dependency-index.js';
 import { SeenReads } from './seen-reads.js';
 
@@ -69,7 +69,7 @@ const ENTRY_BYTES = 850;
 
 export class CacheEntry implements Dependent, Kept, KeptAnswer {
   readonly key: string;
-  readonly probe: string | null;
+  probe: string | null;
   readonly group: number;
   body: Buffer | null = null;
   size: number;
@@ -81,6 +81,8 @@ export class CacheEntry implements Dependent, Kept, KeptAnswer {
   rival: string | null = null;
   /** The read whose answer it waits for, or null before the read and after its answer. */
   reading: KeepingListener | null = null;
+  /** The changes of its tables before its read. */
+  readonly changes: number;
   /** Memory that is kept with it. */
   readonly reserved = new Set<ReservedMemory>();
 
@@ -92,6 +94,7 @@ export class CacheEntry implements Dependent, Kept, KeptAnswer {
     this.key = key;
     this.probe = probe;
     this.group = group;
+    this.changes = shape.changes;
     this.size = ENTRY_BYTES + 2 * key.length;
   }
 
@@ -295,6 +298,7 @@ export class ReadCache {
       this.#drop(entry);
       return;
     }
+    if (entry.probe !== null && mayHideRows(entry.shape, cell) && !this.#widen(entry)) return;
     if (!this.#space.mayHold(entry.size + cell.length)) {
       // Its answer is too large. Other reads of the statement may be smaller, so only this one pauses.
       this.#seen.skip(entry, MAX_PAUSE_MS);
@@ -308,6 +312,20 @@ export class ReadCache {
     entry.size += body.length;
     if (!this.#space.add(entry)) this.#drop(entry);
     else if (entry.shape.carrier === null) this.#carryShape(entry);
+  }
+
+  /**
+   * The rows that it asks for may exist, but be hidden from its caller: if it stayed in memory until one of them changes, that would reveal
+   * them. Returns false if it was dropped, because another row has changed since its read began.
+   */
+  #widen(entry: CacheEntry): boolean {
+    if (entry.changes !== entry.shape.changes) {
+      this.#drop(entry);
+      return false;
+    }
+    entry.shape.widen(entry);
+    entry.probe = null;
+    return true;
   }
 
   /** Why answers of the statement are not kept, or null if they are. */
