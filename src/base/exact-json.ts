@@ -4,6 +4,8 @@
  * plain numbers. Most texts have none: whether to look closer is decided by one search.
  */
 import { randomUUID } from 'node:crypto';
+import { invalidPayload } from './errors.js';
+import { runSteps, type Steps } from './time-slices.js';
 
 export class Digits {
   constructor(readonly text: string) {}
@@ -47,7 +49,19 @@ const LONG_EXPONENT = /[eE][+-]?0*[1-9]\d{3}/;
 
 /** Throws where `JSON.parse` does. */
 export function parseJson(text: string): unknown {
-  return mayLoseDigits(text) ? new JsonReader(text).read() : JSON.parse(text);
+  return mayLoseDigits(text) ? runSteps(new JsonReader(text).read()) : JSON.parse(text);
+}
+
+/** To look through an object with more names keeps others waiting for a second. Tables have 1,600 columns at most. */
+const MOST_NAMES = 100_000;
+
+/** As `JSON.parse`, or `parseJson` if it is exact, for a text that is too long to be parsed at once. */
+export function parseJsonSteps(text: string, isExact: boolean): Steps<unknown> {
+  return new JsonReader(text, { isExact, mostNames: MOST_NAMES }).read();
+}
+
+function tooManyNames(most: number): Error {
+  return invalidPayload(`An object in the body has more than ${most} names`);
 }
 
 /** The items of a response that the service wrote itself. */
@@ -148,31 +162,101 @@ const MAX_EXACT_DIGITS = 15;
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 const SPACES = ' \t\n\r';
 const NUMBER_CHARACTERS: ReadonlySet<number> = new Set([...'0123456789+-.eE'].map((each) => each.charCodeAt(0)));
+const BEGUN = Symbol('begun');
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const FIRST_PRINTABLE = 0x20;
 const LITERALS: Readonly<Record<string, boolean | null>> = { true: true, false: false, null: null };
 
+/** A list or an object whose end was not read yet. */
+interface OpenPart {
+  readonly content: unknown[] | Record<string, unknown>;
+  /** The name of the value that comes next in an object. */
+  name: string;
+  /** Values in it so far. */
+  values: number;
+}
+
+interface ReadOptions {
+  /** Whether numbers that would lose digits keep them. */
+  readonly isExact: boolean;
+  /** Names that an object may have. */
+  readonly mostNames: number;
+}
+
+const VALUES_PER_STEP = 512;
+
 /** `JSON.parse` with a function that sees each value takes ten times as long, and does not pass on how a number was written. */
 class JsonReader {
   #at = 0;
 
-  constructor(private readonly text: string) {}
+  constructor(
+    private readonly text: string,
+    private readonly options: ReadOptions = { isExact: true, mostNames: Number.POSITIVE_INFINITY },
+  ) {}
 
-  read(): unknown {
-    const value = this.#value();
+  /** Parts in parts are no calls in calls: the work can pause anywhere. */
+  *read(): Steps<unknown> {
+    const open: OpenPart[] = [];
+    for (let values = 1; ; values++) {
+      if (values % VALUES_PER_STEP === 0) yield;
+      let value = this.#begun(open);
+      if (value === BEGUN) continue;
+      for (;;) {
+        const part = open.at(-1);
+        if (!part) return this.#ended(value);
+        if (this.#add(part, value)) break;
+        open.pop();
+        value = part.content;
+      }
+    }
+  }
+
+  /** The next value, unless it is a part that has values. */
+  #begun(open: OpenPart[]): unknown {
+    this.#skipSpace();
+    const first = this.text[this.#at];
+    if (first !== '{' && first !== '[') return this.#scalar(first);
+    const isList = first === '[';
+    const content = isList ? [] : {};
+    if (!this.#opens(isList ? ']' : '}')) return content;
+    open.push({ content, name: isList ? '' : this.#name(), values: 0 });
+    return BEGUN;
+  }
+
+  /** Returns whether another value follows in the part. */
+  #add(part: OpenPart, value: unknown): boolean {
+    const { content, name } = part;
+    if (Array.isArray(content)) {
+      content.push(value);
+      return this.#continues(']');
+    }
+    if (++part.values > this.options.mostNames) throw tooManyNames(this.options.mostNames);
+    // Assigned to, this name would change what the object inherits from.
+    if (name === '__proto__')
+      Object.defineProperty(content, name, { value, configurable: true, enumerable: true, writable: true });
+    else content[name] = value;
+    if (!this.#continues('}')) return false;
+    part.name = this.#name();
+    return true;
+  }
+
+  #ended(value: unknown): unknown {
     this.#skipSpace();
     if (this.#at < this.text.length) throw this.#unexpected();
     return value;
   }
 
-  #value(): unknown {
+  #name(): string {
     this.#skipSpace();
-    switch (this.text[this.#at]) {
-      case '{':
-        return this.#object();
-      case '[':
-        return this.#list();
+    const name = this.#string();
+    this.#skipSpace();
+    this.#take(':');
+    return name;
+  }
+
+  #scalar(first: string | undefined): unknown {
+    switch (first) {
       case '"':
         return this.#string();
       case 't':
@@ -184,28 +268,6 @@ class JsonReader {
       default:
         return this.#number();
     }
-  }
-
-  #object(): Record<string, unknown> {
-    const object: Record<string, unknown> = {};
-    for (let more = this.#opens('}'); more; more = this.#continues('}')) {
-      this.#skipSpace();
-      const name = this.#string();
-      this.#skipSpace();
-      this.#take(':');
-      const value = this.#value();
-      // Assigned to, this name would change what the object inherits from.
-      if (name === '__proto__')
-        Object.defineProperty(object, name, { value, configurable: true, enumerable: true, writable: true });
-      else object[name] = value;
-    }
-    return object;
-  }
-
-  #list(): unknown[] {
-    const list: unknown[] = [];
-    for (let more = this.#opens(']'); more; more = this.#continues(']')) list.push(this.#value());
-    return list;
   }
 
   /** Whether something stands between the brackets. */
@@ -251,7 +313,7 @@ class JsonReader {
     while (NUMBER_CHARACTERS.has(this.text.charCodeAt(this.#at))) this.#at++;
     const token = this.text.slice(start, this.#at);
     if (!NUMBER.test(token)) throw this.#unexpected();
-    return readNumber(token);
+    return this.options.isExact ? readNumber(token) : Number(token);
   }
 
   #literal(word: string): boolean | null {

@@ -68,6 +68,14 @@ export async function runInSlices<Result>(steps: Steps<Result>): Promise<Result>
   }
 }
 
+/** Goes on until a slice has passed, or the work is done. */
+export function advance<Result>(steps: Steps<Result>): IteratorResult<undefined, Result> {
+  const until = performance.now() + SLICE_MS / 2;
+  let result = steps.next();
+  while (!result.done && performance.now() < until) result = steps.next();
+  return result;
+}
+
 /** `map` with a pause after each entry. */
 export function* mapSteps<Entry, Result>(
   list: readonly Entry[],

@@ -6,7 +6,6 @@ import { performance } from 'node:perf_hooks';
 import type { Identity } from '../access/identity.js';
 import { invalidPayload, unsupportedMediaType } from '../base/errors.js';
 import { onlyOf } from '../base/narrow.js';
-import { TurnQueue } from '../base/time-slices.js';
 import type { KeptAnswer } from '../batching/shape-queue.js';
 import type { Config } from '../config/config.js';
 import { laterPosition } from '../engine/consistency.js';
@@ -14,6 +13,7 @@ import { STAGES, type Stage } from '../engine/stages.js';
 import { type ClientAddressResolver, peerOf } from './client-address.js';
 import { type Framing, noteFraming } from './framing.js';
 import type { ServerRequest, ServerResponse } from './memory-socket.js';
+import { parseBody } from './parse-body.js';
 import type { EdgeNames, OpenListener, OpenResponse, Outcome, Reply } from './reply.js';
 import { requestId } from './request-id.js';
 
@@ -340,15 +340,7 @@ export class Exchange {
     if (body.length === 0) return undefined;
     const { contentType } = this.headers;
     if (!isJson(contentType)) throw unsupportedMediaType(mediaType(contentType), 'Content-Type header');
-    const read = (): unknown => {
-      if (this.aborted) throw invalidPayload('The client disconnected');
-      return parse(UTF8.decode(body));
-    };
-    try {
-      return body.length < LARGE_BODY_BYTES ? read() : await largeBodies.run(this.address, read);
-    } catch {
-      throw invalidPayload('The body is not valid JSON');
-    }
+    return parseBody(body, parse, this);
   }
 
   /** Chunks are only borrowed for the time of the callback: they are copied. */
@@ -382,8 +374,6 @@ export class Exchange {
     });
   }
 }
-
-const UTF8 = new TextDecoder('utf-8', { fatal: true });
 
 const EVENT_STREAM = 'text/event-stream';
 
@@ -540,10 +530,6 @@ function decodeToken(text: string): string {
     return text;
   }
 }
-
-/** From this size on a body waits for its turn to be parsed. */
-const LARGE_BODY_BYTES = 65_536;
-const largeBodies = new TurnQueue();
 
 /** Milliseconds by the position of the stage; negative for a stage that the request did not pass. */
 type StageTimes = number[];

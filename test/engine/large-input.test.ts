@@ -12,6 +12,7 @@ await withSql(databaseUrl, (sql) =>
     .unsafe(`
       create table numbers (id serial primary key, name text, twin integer references numbers (id));
       insert into numbers (name) select 'number ' || n from generate_series(1, ${ROWS}) n;
+      create table documents (id serial primary key, document jsonb);
       insert into service_relations (many_collection, many_field, one_collection, one_field)
       values ('numbers', 'twin', 'numbers', 'twins');`)
     .simple(),
@@ -91,3 +92,43 @@ t.test('a row that is longer than memory should hold', async (t) => {
     t.match(answer, { status: 400, json: { errors: [{ extensions: { code: 'INVALID_PAYLOAD' } }] } }, type);
   }
 });
+
+t.test(
+  'an object with too many names is refused in slices, and one with many is stored',
+  { timeout: 120_000 },
+  async (t) => {
+    const wide = await startTestService({ databaseUrl, MAX_PAYLOAD_SIZE: '200mb', WORKERS: '1' });
+    t.teardown(() => wide.stop());
+    const objectOf = (names: number, value: string): string =>
+      `{${Array.from({ length: names }, (_, n) => `"${'x'.repeat(names < 50_000 ? 50 : 0)}name${n}":${value}`).join()}}`;
+    const send = async (method: string, path: string, body: string) => {
+      let sent: Awaited<ReturnType<typeof request>> | null = null;
+      const block = await longestBlock(async () => {
+        sent = await request(wide, method, path, { headers: JSON_HEADERS, body });
+      });
+      t.ok(block < LONGEST, `${method} ${path} ${body.slice(0, 20)}: others waited ${Math.round(block)} ms`);
+      return sent;
+    };
+    const most = objectOf(1_000_000, '1');
+    const refused = { status: 400, text: /more than 100000 names/ };
+    t.match(await send('POST', '/items/documents', most), refused);
+    t.match(await send('POST', '/items/documents', `{"document":${most}}`), refused);
+    t.match(await send('POST', '/items/documents', `[{"document":${objectOf(1_000_000, '1.10')}}]`), refused);
+    t.match(await send('PATCH', '/items/documents', `{"query":${most},"data":{}}`), refused);
+    t.match(await send('SEARCH', '/items/documents', most), refused);
+    t.match(await send('POST', '/graphql', `{"query":"{ __typename }","variables":${most}}`), refused);
+    t.match(await send('POST', '/auth/login', most), refused);
+    const many = objectOf(30_000, '1.10');
+    t.match(await send('POST', '/items/documents?fields=id', `{"document":${many}}`), { status: 200 });
+    const [stored] = await withSql(
+      databaseUrl,
+      (sql) => sql`
+      select document ->> ${`${'x'.repeat(50)}name29999`} as last, (select count(*)::int from jsonb_object_keys(document)) as names from documents`,
+    );
+    t.strictSame({ ...stored }, { last: '1.10', names: 30_000 });
+    t.match(await send('POST', '/items/documents', `{"document":[${'1,'.repeat(700_000)}]}`), {
+      status: 400,
+      text: /not valid JSON/,
+    });
+  },
+);
