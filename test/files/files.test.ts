@@ -288,6 +288,26 @@ t.test('uploading needs the permission to create; its fields count for what the 
   t.equal((await stored()).length, before.length + 1, 'nothing is left of what was refused');
 });
 
+t.test('an upload may bring the id of the file', async (t) => {
+  const id = '6F9619FF-8B86-4011-B42D-00CF4FC964FF';
+  const before = await stored();
+  const first = await upload([{ name: 'id', content: id }, text('first')]);
+  t.match(first, { status: 200, json: { data: { id: id.toLowerCase(), title: 'My First File' } } });
+  t.match(dataOf(first)['filename_disk'], /^6f9619ff-8b86-4011-b42d-00cf4fc964ff-[0-9a-f]{16}\.txt$/);
+  const again = await upload([{ name: 'id', content: id }, text('second')]);
+  t.match(again, { status: 400, text: /RECORD_NOT_UNIQUE|unique/ }, 'a file with the id exists');
+  t.equal((await request(service, 'GET', `/assets/${id}`)).text, 'first', 'and keeps its bytes');
+  t.equal((await stored()).length, before.length + 1, 'nothing is left of the second upload');
+  t.match(await upload([{ name: 'id', content: '../x' }, text('x')]), { status: 400, text: /must be a UUID/ });
+  const named = [{ name: 'id', content: '6f9619ff-8b86-4011-b42d-00cf4fc964fe' }, text('x')];
+  t.equal((await upload(named, user.token)).status, 403, 'it needs the permission for the field');
+  t.match(
+    await upload(named, undefined, `/files/${id}`),
+    { status: 400, text: /cannot be set/ },
+    'an id never changes',
+  );
+});
+
 t.test('content is replaced under the same key, and the former bytes are removed', async (t) => {
   const id = await uploaded('before', user.token);
   t.equal((await upload([text('stolen')], other.token, `/files/${id}`)).status, 403);

@@ -18,6 +18,7 @@ import type { Parsed } from '../../request/ast.js';
 import type { Input } from '../../request/parse-context.js';
 import { parseReadBack, tagged } from '../../request/rest.js';
 import { checkConditions, requireObject } from '../../request/write.js';
+import { UUID_PATTERN } from '../../sql/codec.js';
 import { MAX_IMAGE_BYTES, wholeFile } from '../../storage/images.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
 import { type ItemPath, readConditions, wantsItems, writerOf, writtenReply } from '../items/item-writes.js';
@@ -260,10 +261,12 @@ async function removeOnFailure<Result>(
 }
 
 async function storeNew(file: FormFile, client: RequestClient, services: FilesServices): Promise<StoredFile> {
-  const id = randomUUID();
+  const { id: given, ...fields } = file.fields;
+  const id = given === undefined ? randomUUID() : idOf(given);
   const folder =
     file.fields['folder'] === undefined ? (await readFileSettings(client, services)).storage_default_folder : null;
-  const stored = await store(file, id, services);
+  // A file with the given id may exist, and keeps its bytes.
+  const stored = await store({ ...file, fields }, given === undefined ? id : anotherName(id), services);
   const defaults: Input = {
     id,
     filename_download: nameOf(file.name),
@@ -272,6 +275,15 @@ async function storeNew(file: FormFile, client: RequestClient, services: FilesSe
   };
   const own = [...stored.own, ...Object.keys(defaults).filter((name) => file.fields[name] === undefined)];
   return { ...stored, row: { ...defaults, ...stored.row }, own };
+}
+
+function idOf(given: unknown): string {
+  if (typeof given !== 'string' || !UUID_PATTERN.test(given)) throw invalidPayload('"id" must be a UUID');
+  return given.toLowerCase();
+}
+
+function anotherName(id: string): string {
+  return `${id}-${randomBytes(8).toString('hex')}`;
 }
 
 /** The name that browsers give to content without one. */
@@ -284,7 +296,7 @@ async function storeReplacement(
   current: string | null,
   services: FilesServices,
 ): Promise<StoredFile> {
-  const stored = await store(file, `${id}-${randomBytes(8).toString('hex')}`, services, current);
+  const stored = await store(file, anotherName(id), services, current);
   if (file.fields['filename_download'] !== undefined || file.name === '' || file.name === NO_NAME) return stored;
   return {
     ...stored,
@@ -300,7 +312,7 @@ export function placeOf(
   current: string | null = null,
 ): { readonly storage: string; readonly type: string } {
   const fixed = OF_CONTENT.find((each) => fields[each] !== undefined);
-  if (fixed !== undefined) throw invalidPayload(`"${fixed}" cannot be set for an upload`);
+  if (fixed !== undefined) throw invalidPayload(`"${fixed}" cannot be set for this upload: the service sets it`);
   const usual = current !== null && storages.has(current) ? current : storages.first;
   const storage = fields['storage'] ?? usual;
   if (typeof storage !== 'string' || !storages.has(storage))
