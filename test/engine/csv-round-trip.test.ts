@@ -100,3 +100,27 @@ t.test('what is no JSON is a text where that is a value, and refused elsewhere',
   t.match(await importCsv('things', 'id,wo"rds\n11,a\n'), { status: 400, text: /CSV/ }, 'a quote inside of a name');
   t.equal((await sql`select from things where id = 11`).length, 0);
 });
+
+t.test('columns of a related item link it by its key', async (t) => {
+  const makers = async (): Promise<unknown[]> =>
+    (await sql`select id, maker from things where id < 4 order by id`).map(({ id, maker }) => [id, maker]);
+  const file = (
+    await get(service, '/items/things?export=csv&fields=id,words,maker.id,maker.name&filter[id][_lt]=4&sort=id')
+  ).text;
+  t.match(file, /^id,words,maker\.id,maker\.name\n/);
+  const before = await makers();
+  await sql`update things set maker = null where id < 4`;
+  await sql`update makers set name = 'renamed' where id = 1`;
+  t.match(await importCsv('things', file), { status: 200, json: { data: { imported: before.length } } });
+  t.strictSame(await makers(), before);
+  t.strictSame([...(await sql`select name from makers where id = 1`)], [{ name: 'renamed' }], 'the item itself stays');
+  t.match(await importCsv('things', 'id,maker.name\n1,first\n'), {
+    status: 400,
+    text: /Row 1: \\"maker\.name\\" cannot be imported without the key of the related item, such as \\"maker\.id\\"/,
+  });
+  t.match(await importCsv('things', 'id,maker.id,maker.nonsense\n1,1,x\n'), { status: 400, text: /maker\.nonsense/ });
+  t.match(await importCsv('things', 'id,words.id\n1,1\n'), { status: 400, text: /words\.id/ });
+  t.match(await importCsv('things', 'id,maker,maker.id\n1,1,2\n'), { status: 400, text: /contradicts/ });
+  t.match(await importCsv('things', 'id,words,maker.id,maker.name\n1,kept,,\n'), { status: 200 }, 'empty cells');
+  t.strictSame(await makers(), before);
+});

@@ -2,7 +2,7 @@
  * Imports: rows are written in batches, each one chain, all in one transaction. A batch that fails is undone and tried in parts,
  * only to learn which of its rows are wrong: then nothing of the file is kept.
  */
-import { ServiceError, serviceUnavailable } from '../../base/errors.js';
+import { invalidPayload, ServiceError, serviceUnavailable } from '../../base/errors.js';
 import { isObject, parseJson } from '../../base/exact-json.js';
 import { fromWrite, staleness } from '../../base/sqlstate.js';
 import { keyNames } from '../../mirror/item-key.js';
@@ -94,9 +94,9 @@ class Attempt {
     try {
       for await (const rows of pieces) {
         for (const row of rows) {
-          const cells = this.options.format === 'csv' ? readCells(collection, row, model) : row;
-          this.#batch.push(withoutGenerated(collection, cells, model));
           this.#count++;
+          const cells = this.options.format === 'csv' ? this.#readCells(row) : row;
+          this.#batch.push(withoutGenerated(collection, cells, model));
           this.#size += sizeOf(row);
           if (this.#batch.length === BATCH || this.#size > BATCH_SIZE) await this.#flush();
         }
@@ -110,6 +110,11 @@ class Attempt {
     }
     if (this.#errors.length > 0) throw new ImportFailure(this.#errors);
     return this.#count - this.#skipped;
+  }
+
+  #readCells(row: Input): Payload {
+    const { collection, model } = this.#writing;
+    return readCells(collection, linkedByKey(this.#writing, row, this.#count), model);
   }
 
   get #isHopeless(): boolean {
@@ -254,6 +259,55 @@ function sizeOf(value: unknown): number {
   let size = 0;
   for (const each of Object.values(value)) size += sizeOf(each);
   return size;
+}
+
+/**
+ * A row with references instead of columns of related items. `author.id` links the item. Its other columns, such as `author.name`, are in the
+ * file for its readers.
+ */
+function linkedByKey({ collection, model, access }: ImportTransaction, row: Input, number: number): Input {
+  const paths = Object.keys(row).filter((path) => path.includes('.') && !collection.fields.has(path));
+  if (paths.length === 0) return row;
+  const linkedRow: Record<string, unknown> = { ...row };
+  const readable = (access?.view(model) ?? model).collections;
+  for (const path of paths) {
+    const [name = '', column = ''] = path.split('.', 2);
+    const field = collection.fields.get(name);
+    const target = field && toOneTarget(field, model);
+    if (!field || !target) continue;
+    const key = keyIn(row, name, target.names);
+    // A path that the caller cannot read is refused like an unknown field.
+    const isReadable = readable.get(collection.name)?.fields.has(name) && readable.get(target.name)?.fields.has(column);
+    if (!isReadable && (key === null || !target.names.includes(column))) continue;
+    const example = `${name}.${target.names.join(`", "${name}.`)}`;
+    if (key === null)
+      throw invalidPayload(
+        `Row ${number}: "${path}" cannot be imported without the key of the related item, such as "${example}"`,
+      );
+    if (row[name] !== undefined && row[name] !== key)
+      throw invalidPayload(`Row ${number}: "${path}" contradicts "${name}"`);
+    linkedRow[name] = key;
+    delete linkedRow[path];
+  }
+  return linkedRow;
+}
+
+/** The collection of a relation to one item, and its columns that identify the item. */
+function toOneTarget({ relation }: Field, model: Model): { name: string; names: readonly string[] } | null {
+  if (relation?.kind !== 'many-to-one' && relation?.kind !== 'one-to-one') return null;
+  const isOwn = relation.kind === 'many-to-one';
+  const collection = model.collections.get(isOwn ? relation.oneCollection : relation.manyCollection);
+  if (!collection) return null;
+  return {
+    name: collection.name,
+    names: isOwn ? relation.columns.map(({ referenced }) => referenced) : keyNames(collection),
+  };
+}
+
+function keyIn(row: Input, name: string, columns: readonly string[]): unknown {
+  const parts = columns.map((column) => row[`${name}.${column}`]);
+  if (parts.length === 0 || parts.includes(undefined)) return null;
+  return parts.length === 1 ? parts[0] : Object.fromEntries(columns.map((column, place) => [column, parts[place]]));
 }
 
 /**
