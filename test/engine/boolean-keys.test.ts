@@ -84,6 +84,16 @@ t.test('lists, imports, transactions and GraphQL take boolean keys', async (t) =
   });
 });
 
+t.test('a boolean is no key of another type', async (t) => {
+  await sql`create table if not exists words (id text primary key)`;
+  await sql`insert into words values ('true')`;
+  await waitFor(async () => (await get(service, '/items/words')).status === 200, 5_000);
+  t.match(await send('DELETE', '/items/words', [true]), { status: 400 });
+  t.match(await send('POST', '/items/words', { id: true }), { status: 400 });
+  t.match(await send('PATCH', '/items/uses', [{ id: true, side: null }]), { status: 400 });
+  t.equal((await sql`select from words`).length, 1);
+});
+
 t.test('relations and composite keys take boolean keys', async (t) => {
   t.match(await send('POST', '/items/uses?fields=side.*', { side: { id: true, v: 'new' } }), {
     json: { data: { side: { id: true, v: 'new' } } },

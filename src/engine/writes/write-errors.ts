@@ -23,14 +23,14 @@ import { type Collection, type Column, type Field, isSecretField, type Model } f
 import type { WriteEvent } from '../../mirror/write-facts.js';
 import type { Access } from '../../plan/access.js';
 import { duplicateEntry, mismatchedKey } from '../../plan/write/conflict.js';
-import { namedKey } from '../../plan/write/key.js';
+import { readNamedKey } from '../../plan/write/key.js';
 import { differsFromGenerated } from '../../plan/write/payload-fields.js';
 import { changedKey, contradiction } from '../../plan/write/resolve-conflicts.js';
 import type { PlannedWrite, Validation, WriteColumn } from '../../plan/write/write.js';
 import { asConflict, isConflict, isMoved } from '../../postgres/pools/conflicts.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import type { Input } from '../../request/parse-context.js';
-import { type Key, readKey, type WriteRequest } from '../../request/write.js';
+import type { Key, WriteRequest } from '../../request/write.js';
 import { withCatalog } from '../../sql/catalog-names.js';
 import { refusedWrite } from '../distributed.js';
 import { refusedInPayload } from '../reads/refused-values.js';
@@ -241,7 +241,7 @@ export async function lock(collection: Collection, session: Session): Promise<vo
 
 export function changesByKey(collection: Collection, items: readonly Input[]): { key: Key; data: Input }[] {
   return items.map((data) => {
-    const key = readKey(namedKey(collection, data));
+    const key = readNamedKey(collection, data);
     if (key === null) throw invalidPayload('Item in update misses primary key');
     return { key, data };
   });

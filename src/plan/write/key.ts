@@ -55,6 +55,12 @@ export function namedKey(collection: Collection, payload: Payload, implied: read
   return sole ? parts[0] : joinKey(parts);
 }
 
+/** The key of the item that a payload names, or null if it names none. */
+export function readNamedKey(collection: Collection, payload: Payload): Key | null {
+  const key = namedKey(collection, payload);
+  return isWrongBoolean(collection, key) ? null : readKey(key);
+}
+
 /** For a one-to-one relation: the key in the payload must be the one that follows from its place. */
 export function checkImplied(
   collection: Collection,
@@ -104,8 +110,8 @@ function isNestedValue(value: unknown): boolean {
 /** A key that does not fit its columns names no item. */
 export function checkKey(collection: Collection, key: unknown): Key {
   checkKeyed(collection);
-  if (isNestedValue(key) || key === null || key === undefined)
-    throw invalidPayload(`A key of "${collection.name}" must be a string, a number or a boolean`);
+  if (isNestedValue(key) || key === null || key === undefined || isWrongBoolean(collection, key))
+    throw invalidPayload(`A key of "${collection.name}" must be a string or a number`);
   const fields = collection.key;
   const parts = fields.length === 1 ? [key] : splitKey(String(key), fields.length);
   if (!parts) throw forbidden();
@@ -115,6 +121,11 @@ export function checkKey(collection: Collection, key: unknown): Key {
   } catch {
     throw forbidden();
   }
+}
+
+/** Only keys of type boolean are shown as booleans. */
+function isWrongBoolean(collection: Collection, key: unknown): boolean {
+  return typeof key === 'boolean' && singleKey(collection)?.type !== 'boolean';
 }
 
 function checkPart(field: Field, part: unknown): unknown {
@@ -147,6 +158,7 @@ export function givenPart(field: Field, value: unknown): unknown {
 
 /** The key that an answer shows as this JSON value, or null if the value is not a key. */
 export function shownKey(collection: Collection, value: unknown): Key | null {
+  if (!hasDocumentKey(collection) && isWrongBoolean(collection, value)) return null;
   return readKey(hasDocumentKey(collection) ? givenPart(elementAt(collection.key, 0), value) : value);
 }
 
