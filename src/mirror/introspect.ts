@@ -243,12 +243,13 @@ function buildFields(
     const isComputed = !stored && special.includes('computed') && !relations?.has(name);
     const computation = isComputed ? findComputed(table, name, meta) : null;
     const facts = stored ?? computation;
+    const type = facts ? ((synonyms && numberType(table, name)) ?? fieldTypeOf(facts.type, special)) : 'alias';
     fields.set(
       name,
       Object.freeze({
         collection: table.name,
         name,
-        type: facts ? ((synonyms && numberType(table, name)) ?? fieldTypeOf(facts.type, special)) : 'alias',
+        type,
         special,
         column: facts?.column ?? null,
         relation: relations?.get(name) ?? null,
@@ -257,6 +258,8 @@ function buildFields(
         ...(!mayRead(table, name, relations?.get(name), served) && { isUnreadable: true }),
         ...(table.system && namesCollections(table, name, relations) && { isSystemName: true }),
         ...(synonyms && namesCollections(table, name, relations) && { synonyms }),
+        // The service checks documents of its own tables before they are written.
+        ...(synonyms && !table.system && type === 'json' && { readsText: true }),
       }),
     );
   };

@@ -165,6 +165,8 @@ export interface Field {
   readonly isSystemName?: boolean;
   /** For a field that holds names of collections, if collections have other names. */
   readonly synonyms?: Synonyms;
+  /** Whether a text in a payload that is JSON is stored as that JSON, as Directus does. A text is a JSON string otherwise. */
+  readonly readsText?: boolean;
 }
 
 export interface Computation {

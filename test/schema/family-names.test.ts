@@ -56,6 +56,32 @@ t.test("values of a user's own column are never changed", async (t) => {
   t.strictSame(data, { labels: [{ id: '2', collection: 'service_users' }] });
 });
 
+t.test('a text in a payload that is JSON is stored as that JSON', async (t) => {
+  const written = [
+    ['{"x":1}', { x: 1 }],
+    [' [1, {"y": null}] ', [1, { y: null }]],
+    ['5', 5],
+    ['true', true],
+    ['"quoted"', 'quoted'],
+    ['null', null],
+    ['plain', 'plain'],
+    ['{"x":', '{"x":'],
+    [{ x: '{"y":1}' }, { x: '{"y":1}' }],
+  ];
+  for (const [sent, stored] of written) {
+    const label = JSON.stringify(sent);
+    t.match((await send('POST', '/items/labels', { id: 10, note: sent })).json, { data: { note: stored } }, label);
+    await send('PATCH', '/items/labels/10', { note: 'before' });
+    t.match((await send('PATCH', '/items/labels/10', { note: sent })).json, { data: { note: stored } }, label);
+    const change = 'mutation($note: JSON) { update_labels_item(id: 10, data: {note: $note}) { note } }';
+    t.strictSame(await ask('/graphql', change, { note: sent }), { data: { update_labels_item: { note: stored } } });
+    await request(service, 'DELETE', '/items/labels/10');
+  }
+  const digits = '{"n":12345678901234567890.10}';
+  t.match((await send('POST', '/items/labels', { id: 10, note: digits })).text, '12345678901234567890.10');
+  await request(service, 'DELETE', '/items/labels/10');
+});
+
 t.test('a many-to-any relation is written, filtered and shown with both names', async (t) => {
   const { data: me } = (await get(service, '/users/me?fields=id')).json as { data: { id: string } };
   const place = { id: 1, collection: 'directus_users', item: me.id };

@@ -1,7 +1,7 @@
 /** Values of a payload, checked against their columns and written as PostgreSQL reads them from JSON. */
 import { createHash } from 'node:crypto';
 import { failedValidation, invalidPayload } from '../../base/errors.js';
-import { Digits, isObject, wholeDigits, writeJson, writtenJson } from '../../base/exact-json.js';
+import { Digits, isObject, parseJson, wholeDigits, writeJson, writtenJson } from '../../base/exact-json.js';
 import { type Column, DATE_TYPES, type Field } from '../../mirror/model.js';
 import { ownName } from '../../mirror/synonyms.js';
 import { fits, isWithin, NOT_FINITE, NUMBER, RANGES, UUID_PATTERN } from '../../sql/codec.js';
@@ -46,7 +46,7 @@ export function checkValue(field: Field, value: unknown, path: string): unknown 
     return value instanceof Secret ? value : new Secret(scalarText(value, field, path));
   if (field.special.includes('digest')) return digest(scalarText(value, field, path), path);
   if (field.type === 'csv') return checkCsv(value, field, path);
-  if (field.type === 'json') return checkJson(value, column, path);
+  if (field.type === 'json') return checkJson(field.readsText ? documentOf(value) : value, column, path);
   if (field.type === 'binary') return checkBinary(value, path);
   if (field.type.startsWith('geometry')) return checkShape(value, path);
   if (column.is_array) return checkArray(value, field, column, path);
@@ -153,6 +153,16 @@ function checkArray(value: unknown, field: Field, column: Column, path: string):
       ? checkArray(each, field, column, location)
       : checkSingle(each, field, element, location);
   });
+}
+
+/** The document that a text holds. A text that is not JSON is a string. */
+function documentOf(value: unknown): unknown {
+  if (typeof value !== 'string') return value;
+  try {
+    return parseJson(value);
+  } catch {
+    return value;
+  }
 }
 
 /** `jsonb` stores texts, which cannot hold NUL; `json` stores the document as it was written. */
