@@ -66,12 +66,25 @@ const DOCUMENT_TOKEN =
 /** Brackets, quotes and colons that are still encoded after a query string was decoded. */
 const TWICE_ENCODED = /%(?:25)*(?:22|2e|3[ad]|5[bd]|7b)/i;
 
+/** Parameters whose values are names of fields, numbers or words. Their names may end with an index in brackets. */
+const STRUCTURE =
+  /^(?:fields|alias|sort|aggregate|groupBy|group|limit|offset|page|meta|export|geometry|envelope|on_conflict|resolution)(?:\[|$)/;
+/** Parameters with a field in their name and a value that has no notation of its own. */
+const CONDITION = /^(?:(?:filter|deep)\[|search$)/;
+
+/** In a text, the parts that may be names, and each other character. */
+const TEXT_TOKEN = /[\p{L}\p{N}_$ -]+|[^\p{L}\p{N}_$ -]/gu;
+/** After a name, these say that a value follows. */
+const ASSIGNMENT = /[=:\]"'`<>~]/;
+
 /** The names of a model that are secret. */
 export class SecretNames {
   /** In lower case, as `#isSecret` separates them in a path. */
   readonly #names: ReadonlySet<string>;
   /** Names with characters that separate names, without quotes. */
   readonly #oddNames: readonly string[];
+  /** Names of several words. */
+  readonly #longNames: readonly string[];
   readonly #hint: RegExp;
   readonly #collections: ReadonlySet<string>;
   /** Collections whose key is concealed, in lower case: a path, a list of keys or a cursor would show it. */
@@ -89,6 +102,7 @@ export class SecretNames {
     // A cursor has values of the fields in "sort": with a secret name in the same text, they may be secret.
     this.#names = new Set([...names, 'cursor']);
     this.#oddNames = names.filter(isOdd).map(withoutQuotes);
+    this.#longNames = names.filter((name) => /[ -]/.test(name));
     const hints = [SECRET_HINT, ...names.map(escaped), ...this.#hiddenKeys.map(escaped)];
     this.#hint = this.#oddNames.length > 0 ? /(?:)/ : new RegExp(hints.join('|'), 'i');
   }
@@ -97,7 +111,7 @@ export class SecretNames {
   omissionOf(values: RequestValues): Omission | null {
     const { route, method, path, queryString, body } = values;
     if (!DATA_ROUTES.has(route) && !(READ_ROUTES.has(route) && READS.has(method))) return 'route';
-    if (this.#isInPath(path) || this.#showsKey(values)) return 'secret';
+    if (this.#isInPath(path, route) || this.#showsKey(values)) return 'secret';
     if (queryString !== '' && this.#isInQuery(queryString, route)) return 'secret';
     if (body === '') return null;
     const value = parsed(body);
@@ -105,18 +119,24 @@ export class SecretNames {
     return this.#isInBody(body, value, route) ? 'secret' : null;
   }
 
-  /** A client that forgets the question mark of its query string, or encodes it. */
-  #isInPath(path: string): boolean {
-    return /=|%3[df]/i.test(path) && this.#mayHaveSecret(decoded(path) ?? path);
+  /** A client may forget the question mark of its query string, or encode it, or write a condition instead of a key. */
+  #isInPath(path: string, route: string): boolean {
+    if (!this.#mayHaveSecret(path)) return false;
+    if (/[=?]/.test(unescaped(path))) return true;
+    const places = route.split('/');
+    return path.split('/').some((segment, position) => {
+      const place = places[position];
+      if (place === ':collection') return !this.#collections.has(unescaped(segment)) && this.#isMentioned(segment);
+      return place === undefined || place === ':key' ? this.#isMentioned(segment) : this.#isAssigned(segment);
+    });
   }
 
   #showsKey({ route, path, queryString, body }: RequestValues): boolean {
     if (this.#hiddenKeys.length === 0) return false;
-    const hasCursor = (decoded(queryString) ?? 'cursor').includes('cursor');
     // The items of a function may be those of any collection.
-    if (route === '/rpc/:function') return hasCursor;
+    if (route === '/rpc/:function') return /cursor|keys/.test(decoded(queryString) ?? 'cursor');
     if (!route.startsWith('/items/') || !this.#hidesKey(path)) return false;
-    return route.endsWith('/:key') || body !== '' || hasCursor;
+    return route.endsWith('/:key') || body !== '' || mayHaveKey(queryString);
   }
 
   /** Whether the collection of a path has a concealed key. One that does not exist may be misspelt. */
@@ -144,9 +164,12 @@ export class SecretNames {
     if (text === null) return true;
     if (!this.#mayHaveSecret(text)) return false;
     if (TWICE_ENCODED.test(text)) return true;
-    return parametersIn(queryString).some(([name, value]) =>
-      value === null ? this.#mayHaveSecret(name) : this.#isSecret(name) || this.#isInText(value),
-    );
+    return parametersIn(queryString).some(([name, value]) => {
+      if (value === null) return this.#mayHaveSecret(name);
+      if (this.#isSecret(name) || this.#isInText(value)) return true;
+      // Parameters that the service does not know, and filters in a notation that it does not know, may have any form.
+      return !STRUCTURE.test(name) && !CONDITION.test(name) && !isJson(value) && this.#isMentioned(value);
+    });
   }
 
   /** A request with the digest of a document has variables whose meaning is not known. */
@@ -187,19 +210,23 @@ export class SecretNames {
     const { path, ...others } = operation;
     const [route = '', queryString = ''] = path.split(/\?(.*)/s, 2);
     if (!/^\/items\//i.test(route) || (this.#hiddenKeys.length > 0 && this.#hidesKey(route))) return true;
+    if (this.#isInPath(route, '/items/:collection/:key')) return true;
     return (queryString !== '' && this.#isInQuery(queryString, '/items/:collection')) || this.#isInValue(others);
   }
 
   /**
    * In a document, values follow the names of arguments, of fields of inputs and of variables. A selected field has no value, unless it has
-   * arguments: these may be keys.
+   * arguments: these may be keys. A document that is not valid may have an equals sign instead of a colon.
    */
   #isInDocument(text: string): boolean {
     if (!this.#mayHaveSecret(text)) return false;
     let last = '';
     for (const [token, name = ''] of text.matchAll(DOCUMENT_TOKEN)) {
-      if (token.startsWith('#')) continue;
-      if (token === ':' && this.#isSecret(last)) return true;
+      if (token.startsWith('#')) {
+        if (this.#isAssigned(token)) return true;
+        continue;
+      }
+      if ((token === ':' || token === '=') && this.#isSecret(last)) return true;
       if (token === '(' && this.#namesCollection(last.toLowerCase())) return true;
       if (token.startsWith('"') && this.#isInLiteral(token)) return true;
       last = name;
@@ -218,11 +245,38 @@ export class SecretNames {
     return this.#hiddenKeys.some((name) => `_${root}_`.includes(`_${name}_`));
   }
 
-  /** A text may be JSON itself, as the parameter `filter` is. */
+  /** A text may be JSON itself, as the parameter `filter` is, or a condition in another notation. */
   #isInText(text: string): boolean {
-    if (!/^\s*[{["]/.test(text) || !this.#mayHaveSecret(text)) return false;
+    if (!this.#mayHaveSecret(text)) return false;
+    if (!isJson(text)) return this.#isAssigned(text);
     const value = parsed(text);
     return value === undefined || !isUnambiguous(text, value) || this.#isInValue(value);
+  }
+
+  /** Whether a secret name stands in the text. */
+  #isMentioned(text: string): boolean {
+    if (!this.#mayHaveSecret(text)) return false;
+    const plain = unescaped(text).toLowerCase();
+    const words = plain.split(/[^\p{L}\p{N}_$]+/u);
+    return (
+      this.#isSecret(unescaped(text)) ||
+      words.some((word) => this.#isSecret(word)) ||
+      this.#longNames.some((name) => plain.includes(name))
+    );
+  }
+
+  /** Whether a secret name stands in the text, and a value may follow it. */
+  #isAssigned(text: string): boolean {
+    if (!this.#mayHaveSecret(text)) return false;
+    let last = '';
+    for (const [token] of unescaped(text).matchAll(TEXT_TOKEN)) {
+      if (ASSIGNMENT.test(token)) {
+        if (this.#isMentioned(last)) return true;
+        // Each name is checked once.
+        last = '';
+      } else if (token.trim() !== '') last = token;
+    }
+    return false;
   }
 
   #isInValue(value: unknown, hasDocuments = false): boolean {
@@ -234,13 +288,14 @@ export class SecretNames {
 
   /** JSON may write every character of a name as `\u` and its number. */
   #mayHaveSecret(text: string): boolean {
-    return this.#hint.test(text) || text.includes('\\u');
+    return this.#hint.test(text) || text.includes('\\u') || (text.includes('%') && this.#hint.test(unescaped(text)));
   }
 
   /** A name may be a path, such as `author.password` or `filter[author][password]`. GraphQL calls functions of a field `password_func`. */
   #isSecret(path: string): boolean {
-    if (SECRET_NAME.test(path.replace(/([a-z0-9])([A-Z])/g, '$1_$2'))) return true;
-    const text = path.toLowerCase();
+    const plain = unescaped(path);
+    if (SECRET_NAME.test(plain.replace(/([a-z0-9])([A-Z])/g, '$1_$2'))) return true;
+    const text = plain.toLowerCase();
     if (this.#oddNames.length > 0 && this.#oddNames.some((name) => withoutQuotes(text).includes(name))) return true;
     return text.split(SEPARATORS).some((name) => this.#names.has(name.trim().replace(/_func$/, '')));
   }
@@ -292,6 +347,37 @@ function parametersIn(queryString: string): (readonly [name: string, value: stri
     const [name = '', value = null] = parameter.split(/=(.*)/s, 2).map((each) => decoded(each) ?? '');
     return [name, value];
   });
+}
+
+/** Whether a query string has a parameter or a value that may be a key. */
+function mayHaveKey(queryString: string): boolean {
+  if (queryString === '') return false;
+  return parametersIn(queryString).some(([name, value]) => {
+    if (value === null) return name !== '';
+    if (/^(?:filter|deep)$/.test(name)) return !isJson(value);
+    return !STRUCTURE.test(name) && !/^(?:filter|deep)\[/.test(name);
+  });
+}
+
+function isJson(text: string): boolean {
+  return /^\s*[{["]/.test(text);
+}
+
+/** Rounds of decoding, for texts whose encodings are encoded themselves. */
+const MAX_ROUNDS = 8;
+
+/** The text with the characters for which percent-encodings stand, however often it was encoded, and those of `\u` and a number. */
+function unescaped(text: string): string {
+  let plain = text;
+  for (let round = 0; round < MAX_ROUNDS && /%[0-9a-f]{2}|\\u/i.test(plain); round++) {
+    const before = plain;
+    plain = plain
+      .replace(/%(?:25)+/g, '%')
+      .replace(/(?:%[0-9a-f]{2})+/gi, (run) => decoded(run) ?? run)
+      .replace(/\\u([0-9a-f]{4})/gi, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 16)));
+    if (plain === before) break;
+  }
+  return plain;
 }
 
 /** Returns null if it is not valid. */
