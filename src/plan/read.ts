@@ -81,10 +81,7 @@ export function planRead(
   checkCursor(request, collection, grouped);
   const level = grouped
     ? planGroups(query, collection, both(narrowed, planConditions(query, collection, planner)), planner)
-    : {
-        ...shownAs(planRows(fields, position, planner, narrowed), version),
-        locked: locks && target.kind === 'selected',
-      };
+    : selectedRows(shownAs(planRows(fields, position, planner, narrowed), version), target, locks);
   const isStreamable = target.kind !== 'selected' && !call?.overload.volatile;
   return {
     kind: 'read',
@@ -95,6 +92,16 @@ export function planRead(
     meta: query.meta,
     cursor: query.cursor !== null,
   };
+}
+
+/** The name under which selected rows that are not locked show the row part of their entity tags. */
+export const SELECTED_TAG = ' tag';
+
+/** Rows that cannot be locked are shown with their tags, by which a later statement finds that they have changed. */
+function selectedRows(level: RowLevel, target: ReadTarget, locks: boolean): RowLevel {
+  if (target.kind !== 'selected' || locks) return { ...level, locked: target.kind === 'selected' };
+  if (level.collection.rowTag !== 'xmin') return level;
+  return { ...level, outputs: [...level.outputs, { kind: 'tag', name: SELECTED_TAG }] };
 }
 
 /** One row, which has no order. */

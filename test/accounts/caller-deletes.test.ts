@@ -2,6 +2,7 @@
  * Deletes under row-level security. PostgreSQL lets a caller lock a row only if it may update it, and a caller who may delete a row need not
  * be allowed to.
  */
+import type { TransactionSql } from 'postgres';
 import t from 'tap';
 import type { Service } from '../../src/service/start.js';
 import { inForce, type MadeCaller, makeCaller, type Permission } from '../support/callers.js';
@@ -65,6 +66,31 @@ function remove(to: Service, { token }: MadeCaller, path: string, query?: unknow
   return request(to, 'DELETE', path, { token, body, headers: { ...headers, ...length } });
 }
 
+function removeInTransaction(to: Service, { token }: MadeCaller, body: unknown): Promise<Answer> {
+  const operations = [{ method: 'DELETE', path: '/items/marks', body }];
+  const headers = { 'content-type': 'application/json' };
+  return request(to, 'POST', '/transactions', { token, headers, body: JSON.stringify({ operations }) });
+}
+
+/** Commits the change when the request waits for it. */
+async function whileChanged(
+  change: (other: TransactionSql) => Promise<unknown>,
+  send: () => Promise<Answer>,
+): Promise<Answer | undefined> {
+  let answer: Promise<Answer> | undefined;
+  await sql.begin(async (other) => {
+    await change(other);
+    answer = send();
+    await waitFor(async () => {
+      await other`select pg_stat_clear_snapshot()`;
+      const waiting = await other`
+        select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
+      return waiting.length > 0;
+    }, 5_000);
+  });
+  return answer;
+}
+
 async function fill(): Promise<void> {
   await sql`truncate marks, tags`;
   await sql`
@@ -106,20 +132,52 @@ for (const [mode, service] of Object.entries(services)) {
   });
 
   t.test(`${mode}: a row that changes meanwhile is compared again`, async (t) => {
+    const old = { query: { filter: { kind: { _eq: 'old' } } } };
+    const ways = {
+      alone: (by: MadeCaller) => remove(service, by, '/items/marks', old),
+      'in a transaction': (by: MadeCaller) => removeInTransaction(service, by, old),
+    };
+    for (const [way, removeOld] of Object.entries(ways)) {
+      await fill();
+      const answer = await whileChanged(
+        (other) => other`update public.marks set kind = case id when 2 then 'new' else kind end where id <= 4`,
+        () => removeOld(ann),
+      );
+      t.match(answer, { status: way === 'alone' ? 204 : 200 }, way);
+      t.strictSame(await left(), [1, 2, 3, 5, 7, 8], `${way}: the row that still matches is deleted`);
+      await fill();
+      await whileChanged(
+        (other) => other`update public.marks set kind = 'kept' where id = 3`,
+        () => removeOld(bob),
+      );
+      t.strictSame(await left(), [2, 3, 4, 6, 7, 8], `${way}: with a rule`);
+    }
+    const logged = await sql`select item from service_activity where collection = 'marks' and "user" = ${ann.user}`;
+    t.strictSame(
+      logged.map(({ item }) => item as string).toSorted(),
+      ['4', '4', '6', '6'],
+      'the log has the deleted rows',
+    );
+    await sql`truncate service_activity cascade`;
+  });
+
+  t.test(`${mode}: a transaction deletes what a query selects and a trigger keeps what it keeps`, async (t) => {
     await fill();
-    let answer: Promise<Answer> | undefined;
-    await sql.begin(async (other) => {
-      await other`update public.marks set kind = 'new' where id = 2`;
-      answer = remove(service, ann, '/items/marks', { query: { filter: { kind: { _eq: 'old' } } } });
-      await waitFor(async () => {
-        await other`select pg_stat_clear_snapshot()`;
-        const waiting = await other`
-          select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
-        return waiting.length > 0;
-      }, 5_000);
-    });
-    t.equal((await answer)?.status, 204);
-    t.strictSame(await left(), [1, 2, 3, 5, 7, 8]);
+    await sql.unsafe(`
+      alter table public.marks add column hidden boolean;
+      create function public.hide() returns trigger language plpgsql security definer as $$ begin
+        begin update public.marks set hidden = true where id = old.id; exception when division_by_zero then null; end;
+        return null; end $$;
+      create trigger hide before delete on public.marks for each row when (old.id = 3) execute function public.hide();
+      create policy hidden on public.marks for update using (true)`);
+    await request(service, 'POST', '/utils/cache/clear');
+    const answer = await removeInTransaction(service, bob, { query: { limit: -1 } });
+    t.match(answer, { status: 200 });
+    t.strictSame(await left(), [2, 3, 4, 6, 7, 8]);
+    await sql.unsafe(`
+      drop policy hidden on public.marks; drop trigger hide on public.marks; drop function public.hide;
+      alter table public.marks drop column hidden`);
+    await request(service, 'POST', '/utils/cache/clear');
     await sql`truncate service_activity cascade`;
   });
 }

@@ -232,6 +232,25 @@ t.test('the answer of a new row shows it in the table that its own inherits from
   const path = '/items/capitals?fields=name,region.places.name';
   const { json } = await send('POST', path, { name: 'Oslo', region: 'north' });
   t.strictSame(json, { data: { name: 'Oslo', region: { places: [{ name: 'Oslo' }] } } });
+  await sql.unsafe(`
+    create table ports (primary key (id), foreign key (region) references regions) inherits (capitals);
+    create table towns (id serial primary key, name text, region text references regions)`);
+  await request(service, 'POST', '/utils/cache/clear');
+  const inRegion = '?fields=name,region.places.name&deep[region][places][_sort]=name';
+  const names = async (method: string, at: string, body: unknown): Promise<unknown> => {
+    const answer = await send(method, `${at}${inRegion}`, body);
+    return (answer.json as { data: { region: { places: { name: string }[] } } }).data.region.places.map(
+      ({ name }) => name,
+    );
+  };
+  t.strictSame(await names('POST', '/items/ports', { name: 'Moss', region: 'north' }), ['Moss', 'Oslo'], 'two levels');
+  t.strictSame(await names('POST', '/items/towns', { name: 'Bodo', region: 'north' }), ['Moss', 'Oslo']);
+  await sql.unsafe('alter table towns inherit places');
+  await request(service, 'POST', '/utils/cache/clear');
+  const later = await names('POST', '/items/towns', { name: 'Vardo', region: 'north' });
+  t.strictSame(later, ['Bodo', 'Moss', 'Oslo', 'Vardo'], 'a table that inherits since then');
+  const renamed = await names('PATCH', '/items/towns/1', { name: 'Alta' });
+  t.strictSame(renamed, ['Alta', 'Moss', 'Oslo', 'Vardo'], 'a change');
 });
 
 t.test('waiting creates share statements; each gets its own row', async (t) => {

@@ -8,6 +8,7 @@ import { areEqual, isAmong, operatorOf } from '../compare.js';
 import { compileCondition } from '../condition.js';
 import { FromClause, Scope } from '../from-clause.js';
 import { columnName, tableName } from '../identifiers.js';
+import { JSON_COLUMN, jsonList, jsonObject } from '../json.js';
 import {
   commaList,
   compositeKeyRows,
@@ -16,7 +17,8 @@ import {
   keyColumns,
   keyParameters,
 } from '../key-columns.js';
-import { type Matched, matchesTag } from '../row-tag.js';
+import { showField } from '../output.js';
+import { type Matched, matchesTag, transactionOf } from '../row-tag.js';
 import { type ActivityLog, record } from './activity.js';
 import { guardedRows } from './guard.js';
 
@@ -30,13 +32,15 @@ interface DeleteOptions {
   readonly locks: boolean;
   /** Whether a row that a policy of the database keeps is no error. */
   readonly leavesKept: boolean;
+  /** Whether only rows with one of the entity tags are deleted. The statement then returns the keys of the rows that it deleted. */
+  readonly leavesChanged: boolean;
 }
 
 /** Deletes all items, or none and raises an error. Rows that do not meet the rule look as if they did not exist. */
 export function compileDelete(
   collection: Collection,
   rule: Condition | null,
-  { activityLog, matched, locks, leavesKept }: DeleteOptions,
+  { activityLog, matched, locks, leavesKept, leavesChanged }: DeleteOptions,
 ): Statement {
   const lists = keyParameters(collection.key, 0, 'list');
   const names = inputKeyNames(collection);
@@ -65,6 +69,10 @@ export function compileDelete(
   const lockedRows = matches && touched ? [sql`${row} as materialized (${touched})`] : [];
   const using = matches ? sql`${row} ${alias('k')}` : touched ? sql`(${touched}) ${alias('k')}` : alias('k');
   const isMatched = matches ? sql` and ${alias('k')}.${MATCHES}` : sql``;
+  // PostgreSQL compares a row that it waited for with this condition again.
+  const isUnchanged = leavesChanged
+    ? sql` and ${transactionOf(alias('t'))} = any(${parameter({ kind: 'text', slot: 2 })}::text[])`
+    : nothing;
   const deletedKey = keyColumns(collection, alias('t'));
   const shard = collection.distributed ? collection.key.findIndex(({ name }) => name === collection.shardColumn) : -1;
   const onShard =
@@ -73,7 +81,7 @@ export function compileDelete(
       : sql` and ${elementAt(deletedKey, shard)} ${operatorOf(elementAt(collection.key, shard), '=')} (${elementAt(lists, shard)})[1]`;
   const rows = sql`delete from ${tableName(collection)} ${alias('t')}
     using ${using}
-    where ${areEqual(deletedKey, inputKeyColumns(collection, alias('k')), collection.key)}${onShard}${isMatched}
+    where ${areEqual(deletedKey, inputKeyColumns(collection, alias('k')), collection.key)}${onShard}${isMatched}${isUnchanged}
     returning ${commaList(deletedKey)}`;
   const missing = sql`(select count(*) from ${alias('w')}) < (select count(*) from ${alias('k')})`;
   const by = sql`${parameter({ kind: 'text', slot: 1 })}::json`;
@@ -89,7 +97,18 @@ export function compileDelete(
     : sql``;
   const refused = leavesKept ? changed : sql`${changed}${skipped}when ${missing} then service_raise('missing') `;
   const checked = leavesKept && !matches ? sql`null` : sql`case ${refused}end`;
-  return statement(sql`with ${parts} select ${commaList([checked, ...recorded.columns])}`);
+  const result = leavesChanged ? deletedKeys(collection) : checked;
+  return statement(sql`with ${parts} select ${commaList([result, ...recorded.columns])}`);
+}
+
+/** As a read shows them. */
+function deletedKeys(collection: Collection): Fragment {
+  const [row, deleted] = [alias('r'), alias('w')];
+  const entries = collection.key.map((field) => ({
+    name: field.name,
+    value: showField(sql`${deleted}.${columnName(field)}`, field),
+  }));
+  return sql`(select ${jsonList(row, '{"data":', '}')} from (select ${jsonObject(entries)} as ${JSON_COLUMN} from ${deleted}) ${row})`;
 }
 
 /** Moves an item to the position of another: all items are renumbered from one, and only rows whose number changes are written. */

@@ -29,6 +29,7 @@ import { type Collection, collectionOf, type Field, type Model } from '../../mir
 import type { Mirror } from '../../mirror/watch.js';
 import type { WriteAction } from '../../plan/access.js';
 import type { Condition } from '../../plan/plan.js';
+import { SELECTED_TAG } from '../../plan/read.js';
 import { type FlatRow, type FlatRows, flatRow, flatRows, hasPlainKey, isPlainTable } from '../../plan/write/flat.js';
 import { checkKey, keyOfRow, shownKey, shownWrittenKey } from '../../plan/write/key.js';
 import type { WritePlanContext } from '../../plan/write/payload-row.js';
@@ -98,13 +99,22 @@ export interface WriteCall {
 /** An additional task of the statement: to store an idempotency key, or to count the rows that it writes. */
 export type WriteOption = IdempotencyKey | 'count' | null;
 
-interface Deletion {
+export interface Deletion {
   readonly collection: Collection;
   readonly rule: Condition | null;
   /** Whether rows are locked before a rule or an entity tag is compared with them. */
   readonly locks: boolean;
   /** Whether a row that a policy of the database keeps is no error. */
   readonly leavesKept: boolean;
+  /** Whether only rows that are as they were selected are deleted. */
+  readonly leavesChanged: boolean;
+}
+
+/** An item that a write selects by a query. */
+export interface SelectedItem {
+  readonly key: Key;
+  /** The row part of its entity tag, or null if the row is locked or has none. */
+  readonly tag: string | null;
 }
 
 interface CompiledWrite extends CompiledStatement {
@@ -356,15 +366,16 @@ export class WriteCompiler {
 
   /** `rule` says which rows the caller may delete. */
   compileDelete(
-    { collection, rule, locks, leavesKept }: Deletion,
+    { collection, rule, locks, leavesKept, leavesChanged }: Deletion,
     { model, access }: WritePlanContext,
     call: WriteCall,
   ): Statement {
     const matched = this.#matched(collection, model, call);
-    const kind = `${matched ? 'matched ' : ''}${locks ? '' : 'unlocked '}${leavesKept ? 'kept ' : ''}`;
+    const kind = `${matched ? 'matched ' : ''}${locks ? '' : 'unlocked '}${leavesKept ? 'kept ' : ''}${leavesChanged ? 'changed ' : ''}`;
     const shape = `${access?.key ?? ''}${kind}delete ${collection.name}`;
     const activityLog = activityLogOf(model, this.isLogDeferred([collection]));
-    const compile = (): Statement => compileDelete(collection, rule, { activityLog, matched, locks, leavesKept });
+    const options = { activityLog, matched, locks, leavesKept, leavesChanged };
+    const compile = (): Statement => compileDelete(collection, rule, options);
     return this.#compile(shape, model, call.writer, compile).statement;
   }
 
@@ -395,13 +406,22 @@ export class WriteCompiler {
 
   /** The keys of the items that a request selects, inside of its transaction. */
   async selectKeys(
-    { writer, client, session }: WrittenBy & { readonly session: Session },
+    by: WrittenBy & { readonly session: Session },
     collection: Collection,
     selected: Selected,
     action: WriteAction,
   ): Promise<readonly Key[]> {
+    return (await this.selectItems(by, collection, selected, action)).map(({ key }) => key);
+  }
+
+  async selectItems(
+    { writer, client, session }: WrittenBy & { readonly session: Session },
+    collection: Collection,
+    selected: Selected,
+    action: WriteAction,
+  ): Promise<readonly SelectedItem[]> {
     const query = this.parseSelected(collection, selected);
-    if (!query) return givenKeys(collection, selected);
+    if (!query) return givenKeys(collection, selected).map((key) => ({ key, tag: null }));
     const { caller } = writer;
     const compiled = compileInSession({ reads: this.#reads, writer, client }, query, { selectedFor: action });
     // The session plans once for all values, which may be wrong for the values of this query.
@@ -411,7 +431,10 @@ export class WriteCompiler {
     if (compiled.uneven) await session.setPlanMode('force_generic_plan');
     client.staged('execute');
     const data = rowsOfAnswer(cell?.toString() ?? '{"data":[]}');
-    return data.map((item) => keyOfRow(collection, item));
+    return data.map((item) => {
+      const tag = item[SELECTED_TAG];
+      return { key: keyOfRow(collection, item), tag: typeof tag === 'string' ? tag.slice(1, -1) : null };
+    });
   }
 
   /** Returns null if keys select the items. */

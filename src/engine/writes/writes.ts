@@ -7,9 +7,10 @@ import { CLI_IDENTITY, type Identity } from '../../access/identity.js';
 import { invalidPayload, preconditionFailed } from '../../base/errors.js';
 import type { Observer } from '../../base/observe.js';
 import type { WriteBatcher } from '../../batching/write-batcher.js';
-import { tagList } from '../../compile/write/write-input.js';
+import { type Tags, tagList } from '../../compile/write/write-input.js';
 import type { Collection, Model } from '../../mirror/model.js';
 import { isIntercepted, isLockable } from '../../mirror/write-facts.js';
+import type { Condition } from '../../plan/plan.js';
 import { planImported } from '../../plan/write/conflict.js';
 import { Guard } from '../../plan/write/guard.js';
 import { checkKeyed, checkKeys, displayWrittenKey, shownKey } from '../../plan/write/key.js';
@@ -39,6 +40,7 @@ import {
   type WrittenBy,
 } from '../writer.js';
 import {
+  type Deletion,
   pipelineFlat,
   shownKeys,
   type WriteCall,
@@ -74,6 +76,7 @@ import {
   type TransactionStep,
   waitsForLock,
 } from './transaction.js';
+import { deleteUnlocked } from './unlocked-delete.js';
 import {
   asDeleteFailure,
   asExisting,
@@ -244,33 +247,51 @@ export class Writes extends WriteExecution {
     const isApart = this.session || hooks.needTransaction || this.#hasDeleteHooks(collection);
     const flat = isApart ? null : this.compiler.compileFlatDelete({ collection, rule, selected }, context, call);
     if (flat) return this.sendFlat(flat, call, collection);
-    const mayLock = isLockable(collection, context.access?.privileges(collection, context.model) ?? null);
-    const locks = collection.hasLockableRows && (mayLock || this.session !== null);
-    const deletion = { collection, rule, locks, leavesKept: !mayLock && selected.kind === 'query' };
+    const deletion = this.#deletion({ collection, context }, rule, selected);
+    const { leavesKept, leavesChanged } = deletion;
     const { text, parameters } = this.compiler.compileDelete(deletion, context, call);
     client.statement(text);
     client.staged('compile');
-    const selectKeys = (session: Session): Promise<readonly Key[]> =>
-      this.compiler.selectKeys({ ...call, session }, collection, selected, 'delete');
     const work = async (session: Session): Promise<void> => {
-      const keys = await selectKeys(session);
+      const select = () => this.compiler.selectItems({ ...call, session }, collection, selected, 'delete');
+      const items = await select();
+      const keys = items.map(({ key }) => key);
       await checkKeys(collection, keys);
       this.countRows(keys.length);
       await this.beforeHooks(async () => session, call, { collection, context })?.removed(collection, 'delete', keys);
       if (collection.distributed) await planForShard(collection, keys, session);
-      const values = bind(parameters, [keys, JSON.stringify(writer.author), tagList(call.tags)], writer.caller);
-      const deleted = new Map(keys.map((key) => [JSON.stringify(key), key]));
-      await hooks.around({ ...this.hookContext(session, call), deleted }, async () => {
-        await session.cell(text, values).catch((error: unknown) => {
+      const remove = async (removed: readonly Key[], tags: Tags): Promise<Buffer | null> => {
+        const values = bind(parameters, [removed, JSON.stringify(writer.author), tagList(tags)], writer.caller);
+        const cell = await session.cell(text, values).catch((error: unknown) => {
           throw asDeleteFailure(error, collection);
         });
-        if (!deletion.leavesKept || !this.#isFollowed(collection.name, context.model)) return;
-        for (const kept of await selectKeys(session)) deleted.delete(JSON.stringify(kept));
+        await this.compiler.writeLog(session, [collection], call);
+        return cell;
+      };
+      const deleted = keyMap(keys);
+      await hooks.around({ ...this.hookContext(session, call), deleted }, async () => {
+        if (leavesChanged) {
+          const gone = keyMap(await deleteUnlocked(items, { session, collection, select, remove }));
+          for (const key of deleted.keys()) if (!gone.has(key)) deleted.delete(key);
+          return;
+        }
+        await remove(keys, call.tags);
+        if (!leavesKept || !this.#isFollowed(collection.name, context.model)) return;
+        for (const { key } of await select()) deleted.delete(JSON.stringify(key));
       });
-      await this.compiler.writeLog(session, [collection], call);
     };
-    await this.#transaction(call, collection, work, locks ? BEGIN : BEGIN_UNLOCKED);
+    await this.#transaction(call, collection, work, deletion.locks ? BEGIN : BEGIN_UNLOCKED);
     return null;
+  }
+
+  #deletion({ collection, context }: WriteTarget, rule: Condition | null, selected: Selected): Deletion {
+    const mayLock = isLockable(collection, context.access?.privileges(collection, context.model) ?? null);
+    const leavesKept = !mayLock && selected.kind === 'query';
+    // A transaction that others have begun has no snapshot that shows the rows as they are deleted.
+    const leavesChanged = leavesKept && this.session !== null && collection.rowTag === 'xmin';
+    const locks = collection.hasLockableRows && !leavesChanged && (mayLock || this.session !== null);
+    // The items that are selected meet the rule.
+    return { collection, rule: leavesChanged ? null : rule, locks, leavesKept, leavesChanged };
   }
 
   #isFollowed(name: string, model: Model): boolean {
@@ -553,4 +574,8 @@ export class Writes extends WriteExecution {
     });
     return noteCommit(this.services.consistency, written, by);
   }
+}
+
+function keyMap(keys: readonly Key[]): Map<string, Key> {
+  return new Map(keys.map((key) => [JSON.stringify(key), key]));
 }
