@@ -2,7 +2,7 @@
 import t from 'tap';
 import { addPermission, makeCaller } from '../support/callers.js';
 import { EventStream } from '../support/event-stream.js';
-import { MessageSocket, type MessageSocketOptions } from '../support/message-socket.js';
+import { type Message, MessageSocket, type MessageSocketOptions } from '../support/message-socket.js';
 import {
   ADMIN_TOKEN,
   connectSql,
@@ -574,6 +574,38 @@ t.test('what waited for nobody is not counted as late', async (t) => {
   await stream.count(1);
   t.equal(await lags(), before);
   stream.close();
+});
+
+t.test('a table that was created a moment ago can be subscribed to', async (t) => {
+  const socket = await signedIn();
+  await socket.ask({ type: 'subscribe', collection: 'tags', event: 'create', uid: 'open' });
+  const create = (collection: string) =>
+    request(service, 'POST', '/collections', {
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({
+        collection,
+        schema: {},
+        fields: [{ field: 'id', type: 'integer', schema: { is_primary_key: true } }],
+      }),
+    });
+  // The stream cannot publish the new table before this transaction ends.
+  await sql.begin(async (sql) => {
+    await sql`select pg_advisory_xact_lock(hashtext('lateral_live'), hashtext(current_database()))`;
+    t.equal((await create('fresh')).status, 200);
+    t.match(await socket.ask({ type: 'subscribe', collection: 'fresh', uid: 'f' }), { event: 'init', data: [] });
+    t.match(await socket.ask({ type: 'subscribe', collection: 'fresh', event: 'create', uid: 'c' }), { event: 'init' });
+  });
+  await sql`insert into fresh values (1)`;
+  const isResync = (name: string) => (message: Message) => message['uid'] === name && message['resync'] === true;
+  await socket.next(isResync('f'));
+  await socket.next(isResync('c'));
+  await sql`insert into fresh values (2)`;
+  t.match(await socket.next(({ uid, event }) => uid === 'f' && event === 'create'), { data: [{ id: 2 }] });
+  t.match(await socket.next(({ uid, event }) => uid === 'c' && event === 'create'), { data: [{ id: 2 }] });
+  t.match(await socket.ask({ type: 'subscribe', collection: 'drafts', uid: 'v' }), {
+    type: 'subscribe',
+    status: 'error',
+  });
 });
 
 t.test('changed items of many megabytes are sent in several messages, each item once', async (t) => {

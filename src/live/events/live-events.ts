@@ -79,6 +79,8 @@ export class LiveEvents implements EventEngine {
   readonly #logs = new Map<string, TableLog<EventSubscriber>>();
   /** Null until the tables below each view are known. */
   #sources: Sources | null = null;
+  /** Whether tables or views may have been added since `#sources` was read. */
+  #isOutdated = false;
   #timer: NodeJS.Timeout | null = null;
   /** A number for each statement. */
   readonly #statements = new WeakMap<object, number>();
@@ -139,7 +141,13 @@ export class LiveEvents implements EventEngine {
   /** From now on every change arrives; earlier ones may have been missed. */
   resynced(sources: Sources): void {
     this.#sources = sources;
+    this.#isOutdated = false;
     this.miss();
+  }
+
+  /** Tables or views may have been added: until the next resync, collections that are not known as tables are accepted. */
+  outdateSources(): void {
+    this.#isOutdated = true;
   }
 
   stop(): void {
@@ -151,7 +159,7 @@ export class LiveEvents implements EventEngine {
   async resolve(subscriber: EventSubscriber, caller: Identity, isValid: () => boolean): Promise<void> {
     const { source, keys } = subscriber;
     const collection = this.#reads.collection(source, caller);
-    checkTable(collection, this.#sources);
+    checkTable(collection, this.#isOutdated ? null : this.#sources);
     const prepared = await this.#reads.prepare(await source.parseChanged(caller), caller, source);
     if (!isValid()) return;
     this.#join(subscriber, collection);
@@ -201,14 +209,13 @@ export class LiveEvents implements EventEngine {
       this.#related.delete(subscriber);
       return null;
     }
-    const isSame = group === subscriber.group && !keys.isInDoubt && !readsOwnTables(compiled);
-    if (isSame && keys.visible !== null) return keys.visible;
     const read = await this.#reads.prepareKeys(source, caller);
     const sendsDeletions = source.change === null || source.change === 'delete';
     const related = relatedTables(read.prepared.compiled, log?.table ?? '', this.#sources);
     // Before they are read: a change in between must not be missed.
     this.#related.set(subscriber, sendsDeletions ? related : new Set());
-    return this.#reads.visibleKeys(read);
+    const isSame = group === subscriber.group && !keys.isInDoubt && !readsOwnTables(compiled);
+    return isSame && keys.visible !== null ? keys.visible : this.#reads.visibleKeys(read);
   }
 
   /** Not null if the database may hide rows from the caller. */

@@ -116,7 +116,7 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
     this.#freshness = cache && new Freshness(database, this.stream, visibility, cache);
     mirror.onChange(() => {
       cache?.clear();
-      this.topics.forgetSources();
+      this.#outdateSources();
       this.stream.tablesChanged();
       this.rightsChanged();
     });
@@ -302,8 +302,14 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
   }
 
   refreshing(): void {
-    this.topics.forgetSources();
+    this.#outdateSources();
     this.#cache?.lose();
+  }
+
+  /** Tables or views may have been added. Until they are known, nothing is refused for lack of a table. */
+  #outdateSources(): void {
+    this.topics.forgetSources();
+    this.events.outdateSources();
   }
 
   /** Commits became visible after reads had stopped waiting for them: these reads lack changes that were reported already. */
