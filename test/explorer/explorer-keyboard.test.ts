@@ -3,7 +3,7 @@ import type { Page } from 'playwright-core';
 import t from 'tap';
 import { openPage, skip } from '../support/browser.js';
 import { logIn, setPassword } from '../support/explorer.js';
-import { createLibrary, startDatabase, startTestService } from '../support/service.js';
+import { createLibrary, startDatabase, startTestService, waitFor } from '../support/service.js';
 
 t.setTimeout(300_000);
 const server = await startDatabase();
@@ -101,6 +101,56 @@ t.test('a dialog that closes returns the focus to the button that opened it', { 
     await dialog.waitFor({ state: 'detached' });
     t.equal(await focused(), opener, `${opener} on ${address}`);
   }
+  t.strictSame(complaints, []);
+});
+
+t.test('a button that is disabled during its request keeps the focus', { skip }, async (t) => {
+  const { page, complaints } = await openPage(service);
+  await logIn(service, page, '#/query/articles');
+  const focused = () => page.evaluate('document.activeElement.textContent');
+  const isFocused = async (name: string, text: string): Promise<void> => {
+    await waitFor(async () => (await focused()) === name, 2_000).catch(() => {});
+    t.equal(await focused(), name, text);
+  };
+  await page.getByRole('button', { name: 'Run' }).press('Enter');
+  await page.getByRole('region', { name: 'Result' }).waitFor();
+  await isFocused('Run', 'the result is shown');
+
+  await page.goto(`${service.url}/explorer#/model/articles`);
+  await page.getByRole('button', { name: 'Add check' }).press('Enter');
+  const form = page.getByRole('dialog', { name: 'New check of articles' });
+  await form.getByLabel('Condition').fill('no_such_column > 1');
+  await form.getByRole('button', { name: 'Review' }).press('Enter');
+  await form.getByRole('alert').waitFor();
+  await isFocused('Review', 'the request was refused');
+  await form.getByLabel('Condition').fill('length(title) >= 0');
+  await form.getByRole('button', { name: 'Review' }).focus();
+  await page.keyboard.down('Enter');
+  await form.getByRole('button', { name: 'Create check' }).waitFor();
+  await isFocused('Create check', 'it was replaced');
+  await page.keyboard.down('Enter');
+  await page.keyboard.up('Enter');
+  t.notOk(await form.getByRole('button', { name: 'Create check' }).isDisabled(), 'a key that is held creates nothing');
+  await page.keyboard.press('Escape');
+  await isFocused('Add check', 'the dialog is closed');
+
+  await page.goto(`${service.url}/explorer#/data/articles/1`);
+  await page.locator('#record-title').fill('Saved by a key');
+  await page.getByRole('button', { name: 'Save' }).press('Enter');
+  await page.getByText('One change saved').waitFor();
+  await page.getByRole('button', { name: 'Save' }).waitFor({ state: 'detached' });
+  t.not(await page.evaluate('document.activeElement.tagName'), 'BODY', 'it was removed');
+
+  await page.getByRole('button', { name: 'As request' }).focus();
+  await page.mouse.click(640, 400);
+  await page.evaluate(`{
+    const button = [...document.querySelectorAll('button')].find(({ textContent }) => textContent === 'As request');
+    document.activeElement.blur();
+    button.disabled = true;
+    setTimeout(() => { button.disabled = false; button.title = 'enabled'; });
+  }`);
+  await page.getByTitle('enabled').waitFor();
+  t.equal(await page.evaluate('document.activeElement.tagName'), 'BODY', 'a button that the user left gets no focus');
   t.strictSame(complaints, []);
 });
 

@@ -3,6 +3,7 @@ import { type ComponentType, type JSX, render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { messageOf, whenLoggedOut } from './api';
 import { ChoosePassword } from './choose-password';
+import { keepFocus } from './focus';
 import { Login } from './login';
 import { Navigation } from './navigation';
 import { shownPages } from './pages';
@@ -31,6 +32,7 @@ import { Button, Empty, ErrorBox, Menu, Toasts } from './ui';
 import { ViewAsBanner, ViewAsChoice } from './view-as';
 
 whenLoggedOut(sessionExpired);
+keepFocus();
 void findOut();
 
 function App(): JSX.Element {
