@@ -166,6 +166,48 @@ t.test('bulk edit and delete say how many items they change', { skip }, async (t
   t.strictSame(complaints, []);
 });
 
+t.test('a bulk edit writes null only if the user has chosen it', { skip }, async (t) => {
+  const { page, complaints } = await openPage(service);
+  await logIn(service, page, `#/data/stock?sort=id&filter=${encodeURIComponent('{"id":{"_between":[50,52]}}')}`);
+  await sql`update stock set seen = '2024-01-01', state = 'kept' where id between 50 and 52`;
+  await page.getByRole('grid', { name: 'stock' }).getByText('thing 50', { exact: true }).waitFor();
+  const open = async (): Promise<void> => {
+    await page.getByRole('button', { name: 'More' }).click();
+    await page.getByRole('button', { name: 'Edit all shown items' }).click();
+  };
+  const stored = () => sql`select distinct seen::text, state from stock where id between 50 and 52`;
+  await open();
+  const edit = page.getByRole('dialog', { name: 'Edit items of stock' });
+  const submit = edit.getByRole('button', { name: 'Change 3 items' });
+  await edit.getByText('All 3 items that match').waitFor();
+  await edit.getByLabel('Field to change').selectOption('seen');
+  await edit.getByText('Enter a value, or set the field to null.').waitFor();
+  t.ok(await submit.isDisabled(), 'no value yet');
+  const input = edit.getByRole('textbox', { name: /^seen/ });
+  await input.fill('2025-01-31');
+  t.notOk(await submit.isDisabled());
+  await input.fill('');
+  t.ok(await submit.isDisabled(), 'the value was deleted');
+  await input.press('Enter');
+  t.match(await stored(), [{ seen: '2024-01-01', state: 'kept' }]);
+  await input.fill('tomorrow');
+  const toNull = edit.getByRole('button', { name: 'Set seen to null' });
+  await toNull.click();
+  t.equal(await input.inputValue(), '', 'null takes the place of a wrong text');
+  await edit.getByText('The field will be null.').waitFor();
+  await toNull.click();
+  t.ok(await submit.isDisabled(), 'not null after all');
+  await toNull.click();
+  await edit.getByLabel('Field to change').selectOption('state');
+  t.ok(await submit.isDisabled(), 'the other field has no value yet');
+  await edit.getByRole('button', { name: 'Leave state out' }).click();
+  t.strictSame(await findings(page), [], 'no serious finding');
+  await submit.click();
+  await page.getByText('Changed 3 items').waitFor();
+  t.match(await stored(), [{ seen: null, state: 'kept' }], 'chosen explicitly');
+  t.strictSame(complaints, []);
+});
+
 t.test(
   'task 20: import with errors: columns are mapped, refused rows corrected, and sent again',
   { skip },

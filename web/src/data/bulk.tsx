@@ -98,7 +98,8 @@ export function BulkEdit(props: BulkProps): JSX.Element {
   const { collection, model, view, keys, onClose, onDone } = props;
   const [scope, setScope] = useState<Scope>(keys.length > 0 ? 'selected' : 'shown');
   const { count, error: countError } = useCount(props);
-  const { chosen, shown, wrong, setChosen, change, remove } = useDraft();
+  const draft = useDraft();
+  const { chosen, shown, wrong, setChosen } = draft;
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
   const all = [...collection.fields.values()].filter(isEditable);
@@ -109,7 +110,7 @@ export function BulkEdit(props: BulkProps): JSX.Element {
     setError(null);
     try {
       const data = Object.fromEntries(
-        fields.map((field) => [field.name, payloadValue(shown[field.name] ?? null, model, targetOf(field, shown))]),
+        fields.map((field) => [field.name, payloadValue(shown[field.name], model, targetOf(field, shown))]),
       );
       await call('PATCH', itemsPath(collection.name), {
         body: { ...queryFor(scope, props), data },
@@ -122,7 +123,8 @@ export function BulkEdit(props: BulkProps): JSX.Element {
       setBusy(false);
     }
   };
-  const isReady = fields.length > 0 && Object.keys(wrong).length === 0 && affected !== null && affected > 0;
+  const isComplete = fields.length > 0 && fields.every(({ name }) => name in shown && !(name in wrong));
+  const isReady = isComplete && affected !== null && affected > 0;
   return (
     <FormDialog
       title={`Edit items of ${collection.name}`}
@@ -140,24 +142,7 @@ export function BulkEdit(props: BulkProps): JSX.Element {
         onChange={setScope}
       />
       {fields.map((field) => (
-        <FieldRow
-          key={field.name}
-          id={`bulk-${field.name}`}
-          field={field}
-          model={model}
-          value={shown[field.name] ?? null}
-          to={targetOf(field, shown)}
-          error={wrong[field.name]}
-          onChange={(entered) => change(field, entered)}
-        >
-          <Button
-            label={`Leave ${field.name} out`}
-            icon="close"
-            kind="quiet"
-            compact
-            onClick={() => remove(field.name)}
-          />
-        </FieldRow>
+        <FieldToChange key={field.name} {...{ field, model, draft }} />
       ))}
       <FieldToAdd
         names={all.map(({ name }) => name).filter((name) => !chosen.includes(name))}
@@ -167,9 +152,58 @@ export function BulkEdit(props: BulkProps): JSX.Element {
   );
 }
 
+interface FieldToChangeProps {
+  readonly field: Field;
+  readonly model: Model;
+  readonly draft: Draft;
+}
+
+function FieldToChange({ field, model, draft: { shown, wrong, change, remove } }: FieldToChangeProps): JSX.Element {
+  const { name } = field;
+  const isNull = shown[name] === null;
+  return (
+    <FieldRow
+      id={`bulk-${name}`}
+      field={withoutDefault(field)}
+      model={model}
+      value={shown[name]}
+      to={targetOf(field, shown)}
+      error={wrong[name]}
+      hint={hintOf(field, shown[name])}
+      onChange={(entered) => change(field, entered)}
+    >
+      {isNullable(field) && (
+        <Button
+          label={`Set ${name} to null`}
+          kind="quiet"
+          pressed={isNull}
+          onClick={() => change(field, isNull ? { value: null, isEmpty: true } : { value: null })}
+        />
+      )}
+      <Button label={`Leave ${name} out`} icon="close" kind="quiet" compact onClick={() => remove(name)} />
+    </FieldRow>
+  );
+}
+
+function isNullable({ column }: Field): boolean {
+  return column?.is_nullable ?? true;
+}
+
+/** Items that exist do not get the default. */
+function withoutDefault(field: Field): Field {
+  return field.column === null ? field : { ...field, column: { ...field.column, default_value: null } };
+}
+
+function hintOf(field: Field, value: unknown): string | undefined {
+  if (value === undefined) return isNullable(field) ? 'Enter a value, or set the field to null.' : 'Enter a value.';
+  if (value === null) return 'The field will be null.';
+  return value === '' ? 'The field will be an empty text.' : undefined;
+}
+
 interface Draft {
   /** The names of the fields to change. */
   readonly chosen: readonly string[];
+  /** The values of the fields that have one. Null is only a value if the user has chosen it: an empty input may be a mistake. */
   readonly shown: Row;
   readonly wrong: Readonly<Record<string, string>>;
   readonly setChosen: (chosen: readonly string[]) => void;
@@ -181,14 +215,18 @@ function useDraft(): Draft {
   const [chosen, setChosen] = useState<readonly string[]>([]);
   const [shown, setShown] = useState<Row>({});
   const [wrong, setWrong] = useState<Readonly<Record<string, string>>>({});
+  const forget = (name: string): void => setShown(({ [name]: _, ...others }) => others);
   const change = (field: Field, entered: Entered): void => {
     const { [field.name]: _, ...others } = wrong;
     setWrong('error' in entered ? { ...others, [field.name]: entered.error } : others);
-    if ('value' in entered) setShown((now) => ({ ...now, [field.name]: entered.value }));
+    if (!('value' in entered)) return;
+    if (entered.isEmpty) forget(field.name);
+    else setShown((now) => ({ ...now, [field.name]: entered.value }));
   };
   const remove = (name: string): void => {
     const { [name]: _, ...others } = wrong;
     setWrong(others);
+    forget(name);
     setChosen(chosen.filter((each) => each !== name));
   };
   return { chosen, shown, wrong, setChosen, change, remove };

@@ -49,6 +49,8 @@ interface RowProps {
   readonly to: string | null;
   readonly required?: boolean;
   readonly error: string | undefined;
+  /** Shown below the input if there is no error. */
+  readonly hint?: string | undefined;
   readonly disabled?: boolean;
   readonly isEdited?: boolean;
   readonly onChange: (entered: Entered) => void;
@@ -57,7 +59,7 @@ interface RowProps {
 }
 
 export function FieldRow(props: RowProps): JSX.Element {
-  const { field, model, id, value, to, required, error, disabled, isEdited, onChange, children } = props;
+  const { field, model, id, value, to, required, error, hint, disabled, isEdited, onChange, children } = props;
   return (
     <div class={`field${isEdited ? ' edited' : ''}`}>
       <label for={id}>
@@ -79,6 +81,7 @@ export function FieldRow(props: RowProps): JSX.Element {
         {children}
       </div>
       {field.note && <small class="quiet">{field.note}</small>}
+      {hint !== undefined && error === undefined && <small class="quiet">{hint}</small>}
       {error !== undefined && (
         <small class="bad" id={`error-${id}`} role="alert">
           {error}

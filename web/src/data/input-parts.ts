@@ -57,5 +57,6 @@ export function useText(
 }
 
 function textOf(value: unknown): string {
-  return value === null || value === undefined || value === '' ? '' : JSON.stringify(value);
+  if (value === undefined) return 'undefined';
+  return value === null || value === '' ? '' : JSON.stringify(value);
 }

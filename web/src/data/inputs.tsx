@@ -98,7 +98,9 @@ function ChoiceInput(props: InputProps): JSX.Element {
     <select
       {...attributes}
       value={current}
-      onChange={(event) => onChange(readEntered(event.currentTarget.value, asClosed(field)))}
+      onChange={({ currentTarget: { value: chosen } }) =>
+        onChange(chosen === '' ? { value: null } : readEntered(chosen, asClosed(field)))
+      }
     >
       {hasNone && <option value="">{value === undefined ? placeholder || 'not set' : 'null'}</option>}
       {isUnknown && <option value={current}>{current}</option>}

@@ -18,14 +18,15 @@ export function editText(value: unknown): string {
 }
 
 export type Entered =
-  | { readonly value: unknown }
+  /** `isEmpty`: nothing is typed, which stands for null in an item. */
+  | { readonly value: unknown; readonly isEmpty?: true }
   /** `position` of the first wrong character, if it is known. */
   | { readonly error: string; readonly position?: number };
 
 /** The value that the user entered. An empty input is null, except in a text field. */
 export function readEntered(text: string, field: Field): Entered {
   const isText = field.type === 'string' || field.type === 'text';
-  if (text === '' && !isText) return { value: null };
+  if (text === '' && !isText) return { value: null, isEmpty: true };
   if (isStructured(field)) return readJson(text, isArray(field));
   if (field.choices.length > 0) return readChoice(text, field);
   if (isText) return readText(text, field);
