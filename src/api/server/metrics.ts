@@ -334,8 +334,10 @@ function webhookMetrics({ stats, backlog }: Webhooks): Metric[] {
   ];
 }
 
-function cacheMetrics({ hits, misses, evictions, invalidations, used, entries, lag }: ReadCache): Metric[] {
+function cacheMetrics({ hits, misses, evictions, invalidations, used, entries, lag, pending }: ReadCache): Metric[] {
   const behind = 'How far answers from memory may be behind the database.';
+  const held =
+    'How long no answer has been kept, because transactions are open that began before changes were reported.';
   return [
     counter('lateral_read_cache_hits_total', 'Reads that were answered from memory.', hits),
     counter('lateral_read_cache_misses_total', 'Reads whose answer was not in memory.', misses),
@@ -344,6 +346,7 @@ function cacheMetrics({ hits, misses, evictions, invalidations, used, entries, l
     gauge('lateral_read_cache_bytes', 'Memory of the answers that are kept.', used),
     gauge('lateral_read_cache_entries', 'Answers that are kept.', entries),
     { ...gauge('lateral_read_cache_lag_seconds', behind, Math.min(lag, MAX_LAG_MS) / 1_000), aggregator: 'max' },
+    { ...gauge('lateral_read_cache_held_back_seconds', held, pending.heldMs / 1_000), aggregator: 'max' },
   ];
 }
 

@@ -14,8 +14,9 @@ import type { Values } from '../../sql/parameter.js';
 import type { CompiledRead } from '../reads/compiled-read.js';
 import { CacheSpace, groupOf, type Kept } from './cache-space.js';
 import { type CallerWrites, hashOf } from './caller-writes.js';
-import { dependenciesOf, mayHideRows, probeKey, tableKey } from './dependencies.js';
+import { dependenciesOf, mayHideRows, probeKey } from './dependencies.js';
 import { DependencyIndex, type Dependent, DependentShape, type TableChanges } from './dependency-index.js';
+import { PendingCommits } from './pending-commits.js';
 import { SeenReads } from './seen-reads.js';
 
 /** A read with everything that its answer depends on. */
@@ -162,11 +163,7 @@ export class ReadCache {
   readonly #seen = new SeenReads();
   /** The sources of the tables' changes, or null while no changes are reported. */
   #sources: ReadonlyMap<string, readonly Source[]> | null = null;
-  /** Transactions by the tables that they changed, which may not be visible to new reads yet. */
-  readonly #unsettled = new Map<string, Set<number>>();
-  /** Transactions that ran when the stream was opened: their changes may not be reported. Null before they are known. */
-  #older: Set<number> | null = null;
-  #resetAt = 0;
+  readonly pending = new PendingCommits();
   /** Everything that was committed before is known, by the clock of `performance`. */
   #freshAt = Number.NEGATIVE_INFINITY;
   /** The position in the log that goes with it. */
@@ -245,7 +242,12 @@ export class ReadCache {
     const { compiled, values, caller } = read;
     const shape = this.#shapeOf(compiled);
     if (!(shape instanceof CachedShape) || !this.#seen.comes({ shape, key })) return null;
-    if (shape.entries.has(key) || performance.now() < shape.pausedUntil || !this.#isSettled(shape)) return null;
+    if (
+      shape.entries.has(key) ||
+      performance.now() < shape.pausedUntil ||
+      !this.pending.isSettled(shape.dependencies.tables)
+    )
+      return null;
     const { probe } = shape.dependencies;
     const group = groupFor(callerName(caller, from));
     const probed = probe && probeKey(probe, values, caller);
@@ -332,7 +334,8 @@ export class ReadCache {
   reason(compiled: CompiledRead): string | null {
     if (this.#sources === null) return 'changes are not reported at the moment';
     const shape = this.#shapeOf(compiled);
-    return shape instanceof CachedShape ? null : shape.reason;
+    if (!(shape instanceof CachedShape)) return shape.reason;
+    return this.pending.obstacle;
   }
 
   /** Returns null if there is no room. */
@@ -367,17 +370,15 @@ export class ReadCache {
   reset(sources: ReadonlyMap<string, readonly Source[]>): void {
     this.clear();
     this.#sources = sources;
-    this.#older = null;
-    this.#resetAt = performance.now();
+    this.pending.reset();
     this.onUnsettled();
   }
 
   /** From now on changes are not reported. */
   lose(): void {
     this.#sources = null;
-    this.#older = null;
     this.#freshAt = Number.NEGATIVE_INFINITY;
-    this.#unsettled.clear();
+    this.pending.lose();
     this.clear();
   }
 
@@ -387,7 +388,7 @@ export class ReadCache {
 
   committed({ xid, changes, isVisible }: Commit): void {
     for (const change of changes) {
-      if (!isVisible) this.#unsettle(change.table, xid);
+      if (!isVisible) this.pending.add(change.table, xid);
       for (const entry of this.#index.touchedBy(change)) this.#invalidate(entry);
     }
     if (!isVisible && changes.length > 0) this.onUnsettled();
@@ -396,31 +397,10 @@ export class ReadCache {
   /** A large transaction arrives that has changed these tables. */
   arriving(xid: number, tables: Iterable<LoggedTable>): void {
     for (const table of tables) {
-      this.#unsettle(table, xid);
+      this.pending.add(table, xid);
       for (const entry of this.#index.touchedBy({ table, rows: null })) this.#invalidate(entry);
     }
     this.onUnsettled();
-  }
-
-  /** Whether it waits for transactions to become visible. */
-  get isUnsettled(): boolean {
-    return this.#unsettled.size > 0 || this.#older === null || this.#older.size > 0;
-  }
-
-  /** Whether it must learn which transactions ran when the stream was opened. */
-  get awaitsRunning(): boolean {
-    return this.#sources !== null && this.#older === null;
-  }
-
-  /** By a snapshot that was asked for at that time: the transactions that are visible, and those that run. */
-  settle(known: { has(xid: number): boolean; readonly running: ReadonlySet<number> }, askedAt: number): void {
-    for (const [table, xids] of this.#unsettled) {
-      for (const xid of xids) if (known.has(xid)) xids.delete(xid);
-      if (xids.size === 0) this.#unsettled.delete(table);
-    }
-    if (this.#older === null) {
-      if (this.#sources !== null && askedAt >= this.#resetAt) this.#older = new Set(known.running);
-    } else for (const xid of this.#older) if (!known.running.has(xid)) this.#older.delete(xid);
   }
 
   /**
@@ -459,21 +439,6 @@ export class ReadCache {
     const { text, parameters } = shape.compiled.statement;
     shape.record = this.shapeStats.of(text, 'generic', parameters.length);
     return shape.record;
-  }
-
-  /** Whether every transaction that was reported and concerns the shape is visible to a read that is sent now. */
-  #isSettled({ dependencies }: CachedShape): boolean {
-    if (this.#older === null || this.#older.size > 0) return false;
-    if (this.#unsettled.size === 0) return true;
-    for (const table of dependencies.tables) if (this.#unsettled.has(table)) return false;
-    return true;
-  }
-
-  #unsettle(table: LoggedTable, xid: number): void {
-    const key = tableKey(table);
-    const xids = this.#unsettled.get(key);
-    if (xids) xids.add(xid);
-    else this.#unsettled.set(key, new Set([xid]));
   }
 
   #invalidate(entry: CacheEntry): void {

@@ -7,6 +7,7 @@ import type { ReadCache } from '../../engine/cache/read-cache.js';
 import type { Database } from '../../postgres/pools/database.js';
 import { withCatalog } from '../../sql/catalog-names.js';
 import type { ChangeStream } from './change-stream.js';
+import { describeTransactions } from './open-transactions.js';
 import type { CommitVisibility } from './visibility.js';
 
 /**
@@ -38,6 +39,8 @@ const SHORTEST_MS = 5;
 /** Milliseconds between two questions whether commits are visible: the first pause, which doubles each time, and the longest. */
 const FIRST_PAUSE_MS = 2;
 const MAX_PAUSE_MS = 100;
+/** Milliseconds between two questions which transactions are still open. */
+const HOLDERS_MS = 1_000;
 
 export class Freshness {
   readonly #comparison: Repeated;
@@ -49,6 +52,8 @@ export class Freshness {
   #inherited: string | null = null;
   /** By the clock of `performance`. */
   #catalogReadAt = Number.NEGATIVE_INFINITY;
+  /** By the clock of `performance`. */
+  #holdersReadAt = Number.NEGATIVE_INFINITY;
 
   constructor(
     private readonly database: Database,
@@ -101,13 +106,23 @@ export class Freshness {
 
   /** Returns when to ask again, or null if all commits are visible. */
   async #settle(): Promise<number | null> {
-    if (!this.cache.isUnsettled) return null;
+    const { pending } = this.cache;
+    if (!pending.isUnsettled) return null;
     const askedAt = performance.now();
-    const known = await (this.cache.awaitsRunning ? this.visibility.runningNow() : this.visibility.knownNow());
-    if (known) this.cache.settle(known, askedAt);
-    if (!this.cache.isUnsettled) return null;
+    const known = await (pending.awaitsRunning ? this.visibility.runningNow() : this.visibility.knownNow());
+    if (known) pending.settle(known, askedAt);
+    if (!pending.isUnsettled) return null;
+    if (pending.heldMs > HOLDERS_MS && askedAt - this.#holdersReadAt > HOLDERS_MS) await this.#nameHolders(askedAt);
     this.#pause = Math.min(this.#pause * 2, MAX_PAUSE_MS);
     return this.#pause;
+  }
+
+  /** They may stay for days: administrators have to end them. */
+  async #nameHolders(askedAt: number): Promise<void> {
+    this.#holdersReadAt = askedAt;
+    const { pending } = this.cache;
+    const named = await describeTransactions(this.database, pending.older).catch(() => '');
+    if (pending.heldMs > 0 && named !== '') pending.holders = named;
   }
 }
 

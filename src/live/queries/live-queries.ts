@@ -154,8 +154,9 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
   }
 
   /** For /server/health. */
-  check(): Promise<Checks> {
-    return checkLive(this.limits.mode, this.stream, this.subscriptions);
+  async check(): Promise<Checks> {
+    const ofStream = await checkLive(this.limits.mode, this.stream, this.subscriptions);
+    return this.#cache === null ? ofStream : { ...ofStream, 'live:cache': [checkCache(this.#cache)] };
   }
 
   /** Reports each change that is committed from now on. Rejects if PostgreSQL does not report changes. */
@@ -365,6 +366,8 @@ function wantedByAny(each: readonly (readonly boolean[] | null)[]): readonly boo
 
 /** Milliseconds behind the log from which on live answers are too late. */
 const MAX_LAG_MS = 10_000;
+/** Milliseconds for which old transactions may keep answers out of memory. */
+const MAX_HELD_MS = 10_000;
 /** The share of the allowed WAL above which the health check reports the slot: by then it should have been replaced. */
 const MANY = 1 / 4;
 
@@ -384,6 +387,14 @@ async function checkLive(mode: LiveMode, stream: ChangeStream, subscriptions: nu
   const ofStream: Checks = { 'live:stream': [{ status: 'ok', ...found, output: described }] };
   if (state === 'closed' || figures === null) return ofStream;
   return { ...ofStream, 'live:lag': [checkLag(figures)], 'live:wal': [checkWal(figures)] };
+}
+
+/** Whether answers can be kept in memory. */
+function checkCache({ entries, pending }: ReadCache): Check {
+  const found = { componentType: 'component', observedValue: entries, observedUnit: 'answers kept' };
+  const { heldMs, obstacle } = pending;
+  if (heldMs <= MAX_HELD_MS || obstacle === null) return { status: 'ok', ...found };
+  return { status: 'degraded', ...found, output: obstacle };
 }
 
 function checkLag({ lagMs }: LogFigures): Check {
