@@ -14,6 +14,21 @@ with tables as materialized (
 role as (
   select roles.oid, roles.rolname, roles.rolsuper, roles.rolbypassrls, roles.rolconnlimit
   from pg_catalog.pg_roles roles where roles.rolname = current_user
+),
+-- The texts of functions without comments, apart from those of PostgreSQL and of extensions.
+sources as materialized (
+  select proc.oid, proc.proname, namespace.nspname, proc.provolatile, proc.prorettype,
+    pg_catalog.format('%I.%I', namespace.nspname, proc.proname) as name,
+    pg_catalog.regexp_replace(
+      coalesce(pg_catalog.pg_get_function_sqlbody(proc.oid), proc.prosrc), '--[^\n]*|/\*.*?\*/', ' ', 'g') as text
+  from pg_catalog.pg_proc proc
+  join pg_catalog.pg_namespace namespace on namespace.oid = proc.pronamespace
+  where namespace.nspname not in ('pg_catalog', 'information_schema') and namespace.nspname !~ '^pg_'
+    and proc.prokind in ('f', 'p')
+    and not exists (
+      select from pg_catalog.pg_depend owner
+      where owner.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass and owner.objid = proc.oid and owner.deptype = 'e'
+    )
 )
 select pg_catalog.json_build_object(
   'version', pg_catalog.current_setting('server_version'),
@@ -129,27 +144,78 @@ select pg_catalog.json_build_object(
       where declared.pair ->> 0 = namespace.nspname and declared.pair ->> 1 = proc.proname
     )
   ),
-  -- Functions that set a parameter or a role for the session, by their texts without comments. `called`: volatile, and no trigger.
+  -- Functions that set a parameter or a role for the session, by their texts. `called`: volatile, and no trigger.
   'session_setters', (
     select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
-      'name', pg_catalog.format('%I.%I', namespace.nspname, proc.proname),
-      'called', proc.provolatile = 'v' and proc.prorettype <> 'pg_catalog.trigger'::pg_catalog.regtype
-    ) order by namespace.nspname, proc.proname, proc.oid), '[]')
-    from pg_catalog.pg_proc proc
-    join pg_catalog.pg_namespace namespace on namespace.oid = proc.pronamespace
+      'name', sources.name,
+      'called', sources.provolatile = 'v' and sources.prorettype <> 'pg_catalog.trigger'::pg_catalog.regtype
+    ) order by sources.nspname, sources.proname, sources.oid), '[]')
+    from sources
+    where sources.text ~* '\mset_config\s*\([^;]*,\s*(false|''(f|false|off|no|0)'')\s*\)'
+      or sources.text ~* '(^|;|''|\m(begin|then|else|loop)\M)\s*set\s+(?!(local|constraints|transaction)\M)[a-z_"]'
+  ),
+  -- Policies of row-level security. `shows` and `reads`: tables and views that they read in subqueries to show rows, and for anything.
+  -- `settings`: names that no session of this login has and no function sets. `required`: an unset one is an error.
+  'policies', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
+      'name', policy.polname,
+      'table', pg_catalog.format('%I.%I', namespace.nspname, class.relname),
+      'relation', class.oid::int8,
+      'binds', not (select rolsuper or rolbypassrls from role)
+        and (class.relforcerowsecurity or not pg_catalog.pg_has_role(class.relowner, 'usage')),
+      'roles', pg_catalog.to_json(policy.polroles::int8[]),
+      'shows', case when policy.polcmd in ('r', '*') then pg_catalog.to_json(source.shows) else '[]' end,
+      'reads', pg_catalog.to_json(source.reads),
+      'settings', (
+        select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
+          'function', text.function, 'name', found.match[1], 'required', found.match[2] is null,
+          'set', pg_catalog.current_setting(found.match[1], true) is not null
+            or exists (
+              select from sources setter
+              where setter.text ~* pg_catalog.concat('\m(set_config\s*\(\s*''|set\s+((local|session)\s+)?)',
+                pg_catalog.replace(found.match[1], '.', '\.'), '\M')
+            )
+        )), '[]')
+        from (
+          select null as function, pg_catalog.concat_ws(' ', pg_catalog.pg_get_expr(policy.polqual, class.oid),
+            pg_catalog.pg_get_expr(policy.polwithcheck, class.oid)) as text
+          union all
+          select called.name, called.text
+          from pg_catalog.pg_depend used
+          join sources called on called.oid = used.refobjid
+          where used.classid = 'pg_catalog.pg_policy'::pg_catalog.regclass and used.objid = policy.oid
+            and used.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass
+        ) text
+        cross join lateral pg_catalog.regexp_matches(
+          text.text, '\mcurrent_setting\s*\(\s*''([\w.]+)''(?:::text)?\s*(,\s*''?t)?', 'gi') found (match)
+      )
+    ) order by namespace.nspname, class.relname, policy.polname), '[]')
+    from pg_catalog.pg_policy policy
+    join pg_catalog.pg_class class on class.oid = policy.polrelid and class.relrowsecurity
+    join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
     cross join lateral (
-      select pg_catalog.regexp_replace(
-        coalesce(pg_catalog.pg_get_function_sqlbody(proc.oid), proc.prosrc), '--[^\n]*|/\*.*?\*/', ' ', 'g') as text
+      select
+        array(
+          select read.match[1]::int8 from pg_catalog.regexp_matches(policy.polqual::text, ':relid (\d+)', 'g') read (match)
+        ) as shows,
+        array(
+          select read.match[1]::int8
+          from pg_catalog.regexp_matches(pg_catalog.concat_ws(' ', policy.polqual, policy.polwithcheck), ':relid (\d+)', 'g') read (match)
+        ) as reads
     ) source
-    where namespace.nspname not in ('pg_catalog', 'information_schema') and namespace.nspname !~ '^pg_'
-      and proc.prokind in ('f', 'p')
-      and not exists (
-        select from pg_catalog.pg_depend owner
-        where owner.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass and owner.objid = proc.oid and owner.deptype = 'e'
-      )
-      and (
-        source.text ~* '\mset_config\s*\([^;]*,\s*(false|''(f|false|off|no|0)'')\s*\)'
-        or source.text ~* '(^|;|''|\m(begin|then|else|loop)\M)\s*set\s+(?!(local|constraints|transaction)\M)[a-z_"]'
-      )
+  ),
+  -- Views whose tables are read with the policies of the caller.
+  'invoker_views', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object('relation', view.oid::int8, 'reads', array(
+      select distinct read.match[1]::int8
+      from pg_catalog.regexp_matches(rule.ev_action::text, ':relid (\d+)', 'g') read (match)
+      where read.match[1]::oid <> view.oid
+    ))), '[]')
+    from pg_catalog.pg_class view
+    join pg_catalog.pg_rewrite rule on rule.ev_class = view.oid and rule.rulename = '_RETURN'
+    where view.relkind = 'v' and exists (
+      select from pg_catalog.pg_options_to_table(view.reloptions) option
+      where option.option_name = 'security_invoker' and option.option_value::bool
+    )
   )
 )::text

@@ -94,6 +94,15 @@ interface DatabaseCallerOptions {
 const OF_CALLER = ['request.jwt.claims', 'lateral.user', 'lateral.role'];
 const OF_REQUEST = ['request.method', 'request.path'];
 
+/** The names of the settings that statements of a caller have, in lower case. */
+export function knownSettings(
+  mode: 'service' | DatabaseCallerOptions['mode'],
+  settings: readonly DatabaseSetting[],
+): string[] {
+  if (mode === 'service') return [];
+  return [...OF_CALLER, ...OF_REQUEST, ...settings.map(({ name }) => name)].map((name) => name.toLowerCase());
+}
+
 /** It returns no row: PostgreSQL would send every value back. `set_config` returns the value, which is never null. */
 function setting(names: readonly string[]): string {
   const calls = names.map((name, index) => ({

@@ -50,6 +50,38 @@ export interface Facts {
   readonly functions: readonly FunctionRights[];
   /** Functions that set something for the session; `called`: volatile, and no trigger. */
   readonly session_setters: readonly { readonly name: string; readonly called: boolean }[];
+  /** Policies of all tables with row-level security. */
+  readonly policies: readonly PolicyFacts[];
+  /** Views with `security_invoker`, and the tables and views that they read. */
+  readonly invoker_views: readonly { readonly relation: number; readonly reads: readonly number[] }[];
+}
+
+export interface PolicyFacts {
+  readonly name: string;
+  /** With its schema, quoted. */
+  readonly table: string;
+  /** The oid of the table. */
+  readonly relation: number;
+  /** Whether row-level security of the table binds the login of the service. */
+  readonly binds: boolean;
+  /** The oids of its roles, with 0 for all. */
+  readonly roles: readonly number[];
+  /** Tables and views that its subqueries read to show rows; none if it does not apply to reads. */
+  readonly shows: readonly number[];
+  /** Tables and views that its subqueries read. */
+  readonly reads: readonly number[];
+  readonly settings: readonly SettingFacts[];
+}
+
+/** A setting that a policy reads. */
+export interface SettingFacts {
+  readonly name: string;
+  /** The function of the policy that reads it, or null if the policy does. */
+  readonly function: string | null;
+  /** Whether PostgreSQL raises an error if it is not set. */
+  readonly required: boolean;
+  /** Whether new sessions of the login have it, or a function of the database sets it. */
+  readonly set: boolean;
 }
 
 interface TableRights {

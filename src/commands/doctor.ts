@@ -33,6 +33,7 @@ import {
   type Finding,
   finding,
 } from './diagnosis.js';
+import { policyFaults } from './policy-faults.js';
 
 const DOCTOR_HELP = `Usage: lateral doctor [--json] [--option value ...]
 
@@ -71,6 +72,7 @@ async function examine(config: Config): Promise<readonly Finding[]> {
     return [
       ...diagnose(examined),
       ...(await examineCallers(config, database, examined.installed)),
+      ...policyFaults(examined),
       ...examineHosts(database),
       ...(await examineReplicas(config, database)),
       ...(await examineLive(config, database, examined)),

@@ -267,6 +267,110 @@ t.test('functions that set something for their session are found', async (t) => 
   );
 });
 
+t.test('policies that read their own table again are found', async (t) => {
+  const url = await createDatabase(server, 'recursive_policies');
+  const secured = ['own', 'one', 'other', 'updated', 'shown', 'viewed', 'owned', 'named', 'roled'];
+  await withSql(url, (sql) =>
+    sql.unsafe(`
+      create role bound login password 'bound'; create role some_role; create role other_role;
+      ${secured.map((name) => `create table ${name} (id int primary key); alter table ${name} enable row level security;`).join('\n')}
+      create policy again on own using (exists (select from own x where x.id = own.id));
+      create policy p on one for select using (exists (select from other where other.id = one.id));
+      create policy p on other using (id in (select one.id from one));
+      create policy r on updated for select using (exists (select from shown where shown.id = updated.id));
+      create policy w on updated for update using (exists (select from updated x where x.id = updated.id));
+      create policy r on shown for select using (id > 0);
+      create policy w on shown for update using (exists (select from shown x where x.id = shown.id));
+      create view invoked with (security_invoker = true) as select id from viewed;
+      create policy p on viewed using (exists (select from invoked where invoked.id = viewed.id));
+      create view of_owner as select id from owned;
+      create policy p on owned using (exists (select from of_owner where of_owner.id = owned.id));
+      create policy p on named using (':relid 1' <> '');
+      create policy p on roled to some_role using (exists (select from roled x, one where x.id = roled.id));
+      create policy q on roled for update to other_role using (exists (select from roled x where x.id = roled.id));
+      grant select, update on all tables in schema public to bound`),
+  );
+  const bound = databaseUrl(server, 'recursive_policies', { user: 'bound', password: 'bound' });
+  const failing = await withSql(url, async (sql) => {
+    const fails = async (statement: string): Promise<boolean> => {
+      const run = sql.begin(async (own) => {
+        await own`set local role bound`;
+        await own.unsafe(statement);
+      });
+      return run.then(
+        () => false,
+        (error: { code: string }) => error.code === '42P17',
+      );
+    };
+    const tables: string[] = [];
+    for (const name of secured)
+      if ((await fails(`select from ${name}`)) || (await fails(`update ${name} set id = id`)))
+        tables.push(`public.${name}`);
+    return tables;
+  });
+  for (const options of [{}, { DATABASE_CALLER: 'claims' }]) {
+    const { findings: all } = await findings(bound, options);
+    const [found] = all.filter(({ message }) => message.includes('infinite recursion'));
+    t.match(found, { section: 'Row-level security', status: 'problem' });
+    const lines = found?.details.map(({ name, message }) => `${name}: ${message}`);
+    t.strictSame(lines, [
+      'public.one: policy p reads public.other, whose policies read public.one',
+      'public.other: policy p reads public.one, whose policies read public.other',
+      'public.own: policy again reads public.own',
+      'public.roled: policy p reads public.roled',
+      'public.updated: policy w reads public.updated',
+      'public.viewed: policy p reads public.viewed',
+    ]);
+    t.strictSame(
+      [...new Set(found?.details.map(({ name }) => name))].filter((name) => name !== 'public.roled'),
+      failing.toSorted(),
+    );
+  }
+  const { findings: asOwner } = await findings(url);
+  t.notOk(
+    asOwner.some(({ message }) => message.includes('infinite recursion')),
+    'the policies do not bind the owner',
+  );
+});
+
+t.test('policies that read settings that nobody sets are found', async (t) => {
+  const url = await createDatabase(server, 'unset_settings');
+  await withSql(url, (sql) =>
+    sql.unsafe(`
+      create role reading login password 'reading'; alter role reading set app.role_default = 'x';
+      create function uid() returns text language sql stable as $$
+        -- current_setting('app.comment')
+        select current_setting('app.Uid', true) $$;
+      create function supabase_uid() returns text language sql stable as $$ select coalesce(
+        nullif(current_setting('request.jwt.claim.sub', true), ''), current_setting('request.jwt.claims', true)::json ->> 'sub') $$;
+      create function become() returns void language plpgsql as $$ begin
+        perform set_config('app.becoming', 'x', true); set local app.stage = 'y'; end $$;
+      ${['needed', 'optional', 'given'].map((name) => `create table ${name} (id int primary key, owner text); alter table ${name} enable row level security;`).join('\n')}
+      create policy p on needed using (owner = current_setting('app.user'));
+      create policy w on needed for insert with check (owner = current_setting('app.writer'));
+      create policy p on optional using (owner = uid() or owner = current_setting('app.tenant', true));
+      create policy p on given using (owner in (supabase_uid(), current_setting('app.role_default'), current_setting('TimeZone'),
+        current_setting('app.becoming', true), current_setting('app.stage'), current_setting('Lateral.User', true)))`),
+  );
+  const reader = databaseUrl(server, 'unset_settings', { user: 'reading', password: 'reading' });
+  const lines = async (options: Record<string, string>): Promise<unknown> => {
+    const { findings: all } = await findings(reader, options);
+    const found = all.filter(({ message }) => message.includes('settings that nobody sets'));
+    return found.map(({ status, details }) => [status, ...details.map(({ name, message }) => `${name}: ${message}`)]);
+  };
+  t.strictSame(await lines({ DATABASE_CALLER: 'claims' }), [
+    ['problem', 'public.needed: policy p reads app.user', 'public.needed: policy w reads app.writer'],
+    ['note', 'public.optional: policy p reads app.tenant', 'public.optional: policy p reads app.Uid in public.uid'],
+  ]);
+  const settings = 'app.user=user,app.uid=user,app.tenant=claim:tenant';
+  t.strictSame(await lines({ DATABASE_CALLER: 'claims', DATABASE_SETTINGS: settings }), [
+    ['problem', 'public.needed: policy w reads app.writer'],
+  ]);
+  const [, [, ...optional] = []] = (await lines({})) as string[][];
+  const claims = 'public.given: policy p reads request.jwt.claims in public.supabase_uid';
+  t.ok(optional.includes(claims), 'the service sets none without DATABASE_CALLER');
+});
+
 t.test('functions that cannot be called as they are declared are found', async (t) => {
   const url = await createDatabase(server, 'functions');
   const sql = connectSql(url);
