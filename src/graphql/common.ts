@@ -68,8 +68,15 @@ const JSON_FUNCTIONS = functions('json_functions', ['count'], {
   },
 });
 
-function operators(name: string, value: GraphQLInputType, names: readonly (Operator | 'json' | 'length')[]) {
-  const fields = names.map((operator) => [`_${operator}`, { type: operandType(operator, value) }]);
+function operators(
+  name: string,
+  value: GraphQLInputType,
+  names: readonly (Operator | 'json' | 'length')[],
+  limit: GraphQLInputType = value,
+) {
+  const typeOf = (operator: Operator | 'json' | 'length'): GraphQLInputType =>
+    operandType(operator, /between$/.test(operator) ? limit : value);
+  const fields = names.map((operator) => [`_${operator}`, { type: typeOf(operator) }]);
   return new GraphQLInputObjectType({ name: `${name}_filter_operators`, fields: Object.fromEntries(fields) });
 }
 
@@ -96,7 +103,7 @@ const STRING_OPERATORS = operators('string', GraphQLString, [
 ]);
 const NUMBER_OPERATORS = operators('number', STRING_OR_FLOAT_SCALAR, ORDERED);
 const BIG_INT_OPERATORS = operators('big_int', BIG_INT_SCALAR, ORDERED);
-const DATE_OPERATORS = operators('date', GraphQLString, ORDERED);
+const DATE_OPERATORS = operators('date', GraphQLString, ORDERED, STRING_OR_FLOAT_SCALAR);
 const BOOLEAN_OPERATORS = operators('boolean', GraphQLBoolean, ['eq', 'neq', ...PRESENCE]);
 export const ID_OPERATORS = operators('id', ID_SCALAR, EQUALITY);
 const HASH_OPERATORS = operators('hash', HASH_SCALAR, ['empty', 'nempty', ...PRESENCE]);
@@ -115,7 +122,7 @@ const GEOMETRY_FILTERS = operators('geometry', GEOMETRY_SCALAR, [
 
 function functionFilter(name: string, parts: readonly Part[]) {
   const fields = parts.map((part) => [part, { type: NUMBER_OPERATORS }]);
-  return new GraphQLInputObjectType({ name: `${name}_function_filter`, fields: Object.fromEntries(fields) });
+  return new GraphQLInputObjectType({ name: `${name}_function_filter_operators`, fields: Object.fromEntries(fields) });
 }
 
 const DATE_FUNCTION_FILTER = functionFilter('date', DATE_PARTS);

@@ -147,6 +147,20 @@ t.test('GraphQL has types of these names, and no others', async (t) => {
   t.strictSame({ ...row }, { collection: 'service_users', bookmark: 'directus_users' });
 });
 
+t.test('types of filters of functions and dates are those of Directus', async (t) => {
+  const { data } = await ask('/graphql', `{ __type(name: "articles_filter") { inputFields { name type { name } } } }`);
+  const { inputFields } = data['__type'] as { inputFields: { name: string; type: { name: string | null } }[] };
+  const typeOf = (field: string) => inputFields.find(({ name }) => name === field)?.type.name;
+  t.strictSame(['published_at_func', 'tags_func'].map(typeOf), [
+    'datetime_function_filter_operators',
+    'count_function_filter_operators',
+  ]);
+  const document = `query($parts: datetime_function_filter_operators, $days: [GraphQLStringOrFloat]) {
+    articles_aggregated(filter: { published_at_func: $parts, published_at: { _between: $days } }) { countAll } }`;
+  const found = await ask('/graphql', document, { parts: { year: { _gt: 1 } }, days: ['2000-01-01', '2100-01-01'] });
+  t.match(found, { data: { articles_aggregated: [{ countAll: Number }] }, errors: undefined });
+});
+
 t.test('the OpenAPI document has the names of Directus', async (t) => {
   const { json } = await get(service, '/server/specs/oas');
   t.match(json, {
