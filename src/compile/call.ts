@@ -4,6 +4,7 @@ import { type Argument, type Collection, collectionOf, type Model } from '../mir
 import type { CallPlan } from '../plan/plan.js';
 import { operandType } from '../plan/resolve-names.js';
 import type { Slot } from '../request/ast.js';
+import { isDocumentCodec } from '../sql/codec.js';
 import {
   alias,
   expression,
@@ -84,7 +85,7 @@ function argumentValue({ name, field }: Argument, slot: Slot): Fragment {
   const value = parameter({ kind: 'value', slot, codec, composite, field: name, use: 'argument' });
   if (codec === 'geojson') return geometryOf(sql`${value}::text`, field);
   const type = typeName(field);
-  if (codec !== 'array' && codec !== 'record' && codec !== '_bytea') return sql`${value}::${type}`;
+  if (!isDocumentCodec(codec)) return sql`${value}::${type}`;
   const record = alias('x');
   return sql`(select ${record}.v from json_to_record(${value}::json) as ${record} (v ${type}))`;
 }

@@ -13,7 +13,7 @@ import {
   type ValuePlan,
 } from '../plan/plan.js';
 import type { Operator } from '../request/ast.js';
-import type { Pattern } from '../sql/codec.js';
+import { isDocumentCodec, type Pattern } from '../sql/codec.js';
 import { alias, type Fragment, identifier, join, operatorIn, parameter, sql } from '../sql/fragment.js';
 import { operandOperator, operatorOf } from './compare.js';
 import { FromClause, refersTo } from './from-clause.js';
@@ -156,8 +156,7 @@ function compileComparison(
   }
   if (value.codec === 'geojson' && operand.kind === 'field')
     return compareGeometries(left, operator, sql`${parameter({ kind: 'value', ...typed })}::text`, operand.field);
-  if (value.codec === 'array' || value.codec === 'record' || value.codec === '_bytea')
-    return compareRecords(compared, typed);
+  if (isDocumentCodec(value.codec)) return compareRecords(compared, typed);
   if (isComparison(operator))
     return sql`${left} ${operandOperator(operand, COMPARISONS[operator])} ${parameter({ kind: 'value', ...typed })}::${type}`;
   switch (operator) {

@@ -15,6 +15,7 @@ import {
 } from '../mirror/model.js';
 import { ownName } from '../mirror/synonyms.js';
 import type { Alias, Expression, FunctionCall } from '../request/ast.js';
+import { arrayCodec } from '../sql/codec.js';
 import { unrestrictedCollection, unrestrictedModel } from './access.js';
 import type { ManyToAnyJoin, ManyToOneJoin, OperandPlan, OperandType, ToManyJoin, ToOneJoin } from './plan.js';
 
@@ -190,9 +191,8 @@ function plainType(codec: string, label: string): OperandType {
 
 function codecOf({ column }: Field): string {
   if (!column) return 'text';
-  if (column.base_type === '_bytea') return column.base_type;
   if (!column.is_array && (column.base_type === 'geometry' || column.base_type === 'geography')) return 'geojson';
-  if (column.is_array) return 'array';
+  if (column.is_array) return arrayCodec(column.base_type);
   return column.composite ? 'record' : column.base_type;
 }
 

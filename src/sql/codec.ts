@@ -25,6 +25,23 @@ export type Scalar = string | number | boolean | JsonText;
  */
 export type Codec = string;
 
+/** Codecs of lists whose elements have a form of their own. */
+const ELEMENT_CODECS: ReadonlySet<Codec> = new Set(['_bytea', '_hstore']);
+
+/** The codec of an array by its type. */
+export function arrayCodec(type: string): Codec {
+  return ELEMENT_CODECS.has(type) ? type : 'array';
+}
+
+export function isListCodec(codec: Codec): boolean {
+  return codec === 'array' || ELEMENT_CODECS.has(codec);
+}
+
+/** Whether values travel as JSON, from which PostgreSQL makes a value as it does in a write. */
+export function isDocumentCodec(codec: Codec): boolean {
+  return codec === 'record' || isListCodec(codec);
+}
+
 /** Where a value came from: decides which error a value that does not fit its column becomes. */
 export interface Origin {
   readonly field: string;
@@ -83,14 +100,15 @@ export function encode(codec: Codec, input: Scalar | null, origin: Origin): stri
     case 'ltree':
       return specialText(codec, value, origin);
     case '_bytea':
-      checkList(value, origin);
-      return `{"v":${JSON.stringify(bytesIn(JSON.parse(jsonOf(value)), origin))}}`;
+      return listOf(value, origin, { read: bytesOf, wanted: 'base64' });
+    case '_hstore':
+      return listOf(value, origin, { read: pairsOf, wanted: 'a list of objects of strings' });
     case 'json-key':
       return typeof value === 'object' ? value.json : jsonKey(String(value));
     case 'record-key':
       return recordKeyOf(value, origin);
     case 'hstore': {
-      const pairs = typeof value === 'object' ? hstoreOf(JSON.parse(value.json)) : hstoreOfText(String(value));
+      const pairs = pairsOf(typeof value === 'object' ? JSON.parse(value.json) : String(value));
       if (pairs === null) throw misfit(origin, 'it must be an object of strings');
       return pairs;
     }
@@ -117,7 +135,7 @@ function boolOf(value: string | number | boolean | null, origin: Origin): string
 /** A JSON text of a URL, as the type takes it: `{}` is also how PostgreSQL writes an empty array. */
 function read(codec: Codec, json: string, text: string): Scalar {
   const isDocument = codec === 'json' || codec === 'jsonb';
-  const isList = (codec === 'array' || codec === '_bytea') && json.startsWith('[');
+  const isList = isListCodec(codec) && json.startsWith('[');
   const isRecord = codec === 'record' && json.startsWith('{');
   return isDocument || isList || isRecord ? { json } : text;
 }
@@ -179,12 +197,33 @@ function parsed(text: string): unknown {
   }
 }
 
-function bytesIn(value: unknown, origin: Origin): unknown {
-  if (Array.isArray(value)) return value.map((each) => bytesIn(each, origin));
-  if (typeof value !== 'string') return value;
-  const bytes = elementBytes(value);
-  if (bytes === null) throw misfit(origin, 'it must be base64');
-  return bytes;
+/** How an element of a list is written, and what it has to be. */
+interface ElementCodec {
+  /** The text of the element, or null for a value that is none. */
+  readonly read: (value: unknown) => string | null;
+  readonly wanted: string;
+}
+
+/** A list whose elements PostgreSQL cannot read as they are shown. A text in the notation of PostgreSQL stays as it is. */
+function listOf(value: Scalar, origin: Origin, { read: readElement, wanted }: ElementCodec): string {
+  checkList(value, origin);
+  const written = (each: unknown): unknown => {
+    if (Array.isArray(each)) return each.map(written);
+    if (each === null) return null;
+    const text = readElement(each);
+    if (text === null) throw misfit(origin, `it must be ${wanted}`);
+    return text;
+  };
+  const list: unknown = JSON.parse(jsonOf(value));
+  return `{"v":${JSON.stringify(Array.isArray(list) ? written(list) : list)}}`;
+}
+
+function bytesOf(value: unknown): string | null {
+  return typeof value === 'string' ? elementBytes(value) : null;
+}
+
+function pairsOf(value: unknown): string | null {
+  return typeof value === 'string' ? hstoreOfText(value) : hstoreOf(value);
 }
 
 function textOf(codec: Codec, value: Scalar, origin: Origin): string {

@@ -376,6 +376,41 @@ t.test('composite values and pairs of an hstore are written as they are shown', 
   }
 });
 
+t.test('lists of hstore are found and written as they are shown', async (t) => {
+  await sql.unsafe(`
+    create table labelings (id int primary key, labels hstore[]);
+    insert into labelings values (1, array['a=>1', 'b=>NULL, "c \\"d"=>"x, y"']::hstore[]), (2, array[array['a=>1', null]]::hstore[][]),
+      (3, '{}'), (4, array[null::hstore]), (5, null);
+    create function labelled(l hstore[]) returns setof labelings language sql stable as 'select * from labelings where labels = l';
+    insert into service_functions (name) values ('labelled')`);
+  await request(service, 'POST', '/utils/cache/clear');
+  const items = await read<{ id: number; labels: unknown }[]>(
+    t,
+    '/items/labelings?sort=id&filter[labels][_nnull]=true',
+  );
+  t.strictSame(items[0]?.labels, [{ a: '1' }, { b: null, 'c "d': 'x, y' }]);
+  const stored = async (): Promise<unknown[]> => [...(await sql`select labelings::text from labelings order by id`)];
+  const before = await stored();
+  for (const { id, labels } of items) {
+    for (const filter of [{ _eq: labels }, { _in: [labels, [{}]] }, { _between: [labels, labels] }]) {
+      const found = await send('SEARCH', '/items/labelings', { query: { fields: ['id'], filter: { labels: filter } } });
+      t.strictSame(found.json, { data: [{ id }] }, JSON.stringify(filter));
+    }
+    const url = encodeURIComponent(JSON.stringify(labels));
+    t.match(await read(t, `/items/labelings?filter[labels][_eq]=${url}`), [{ id }], url);
+    t.match((await send('POST', '/rpc/labelled', { l: labels })).json, { data: [{ id }] }, 'an argument');
+    t.match(await ask(t, `query ($l: JSON) { labelings(filter: {labels: {_eq: $l}}) { id } }`, { l: labels }), {
+      labelings: [{ id: String(id) }],
+    });
+    t.equal((await send('PATCH', `/items/labelings/${id}`, { labels })).status, 200);
+  }
+  t.strictSame(await stored(), before);
+  for (const wrong of [[1], [{ a: {} }], ['garbage'], { a: '1' }, 'a=>1']) {
+    const answer = await send('SEARCH', '/items/labelings', { query: { filter: { labels: { _eq: wrong } } } });
+    t.equal(answer.status, 400, `${JSON.stringify(wrong)}: ${answer.text}`);
+  }
+});
+
 t.test('a wrong hstore is 400, and its JSON text is one', async (t) => {
   const wrong = ['garbage', 5, true, 'a=>', 'a=>1,,', 'a=>1 b=>2', '"a=>1', '{"a":{}}', '{"a":', '{a=>1}', [], ['a']];
   for (const labels of wrong) {
