@@ -55,9 +55,20 @@ const UNREADABLE = new Set(['42601', '42602', '42725', '42P02', '42883', ...STAL
  * words of statements. An error of the statement itself has a position in it. `regtype`, whose values the parser
  * reads, gives one as well, and names itself in the context.
  */
-function isUnreadableValue({ code, position, internal_position: inner, where }: DatabaseFailure): boolean {
+function isUnreadableValue(error: DatabaseFailure): boolean {
+  const { code, position, internal_position: inner, where } = error;
+  if (isRefusedByType(error)) return true;
   if (!UNREADABLE.has(code) || inner !== undefined) return false;
   return position === undefined || (code === '42601' && where !== undefined);
+}
+
+/**
+ * Types that have no code of their own for values that they refuse: rasters and, before PostgreSQL 16, hstore report a fault of PostgreSQL,
+ * and vectors of oids a wrong type.
+ */
+function isRefusedByType({ code, file, routine }: DatabaseFailure): boolean {
+  if (code === 'XX000') return file !== undefined && /^(rtp|hstore)/.test(file);
+  return code === '42804' && routine !== undefined && routine.startsWith('check_valid_');
 }
 
 /** PostGIS has one code for all that it cannot do, which PostgreSQL keeps for its own faults: a shape that cannot be projected, ... */
@@ -86,7 +97,7 @@ export function staleness(error: unknown): Staleness {
   if (STALE.has(error.code)) return isUnreadableValue(error) ? null : 'certain';
   if (error.code === '42883' && error instanceof Error && SHOWING.test(error.message)) return 'certain';
   // The types in a statement are those of the model; inside a trigger or function they are not.
-  if (MISTYPED.has(error.code) && error.where === undefined) return 'certain';
+  if (MISTYPED.has(error.code) && error.where === undefined && !isRefusedByType(error)) return 'certain';
   return PERHAPS_STALE.has(error.code) ? 'possible' : null;
 }
 

@@ -6,7 +6,7 @@ import { wholeDigits } from '../base/exact-json.js';
 import { type Composite, strayAttribute } from './composite.js';
 import { isGeoJson } from './geojson.js';
 import { jsonKey, recordKey } from './key-literal.js';
-import { elementBytes, hexOf, hstoreOf, hstoreOfText } from './literal.js';
+import { elementBytes, hexOf, hstoreOf, hstoreOfText, VECTOR_TYPES, vectorOf } from './literal.js';
 import { readMoment } from './moment.js';
 
 /** A list, an object, or a number with more digits than JavaScript holds: its JSON. */
@@ -26,7 +26,7 @@ export type Scalar = string | number | boolean | JsonText;
 export type Codec = string;
 
 /** Codecs of lists whose elements have a form of their own. */
-const ELEMENT_CODECS: ReadonlySet<Codec> = new Set(['_bytea', '_hstore']);
+const ELEMENT_CODECS: ReadonlySet<Codec> = new Set(['_bytea', '_hstore', ...VECTOR_TYPES]);
 
 /** The codec of an array by its type. */
 export function arrayCodec(type: string): Codec {
@@ -103,6 +103,9 @@ export function encode(codec: Codec, input: Scalar | null, origin: Origin): stri
       return listOf(value, origin, { read: bytesOf, wanted: 'base64' });
     case '_hstore':
       return listOf(value, origin, { read: pairsOf, wanted: 'a list of objects of strings' });
+    case 'oidvector':
+    case 'int2vector':
+      return vectorIn(value, origin);
     case 'json-key':
       return typeof value === 'object' ? value.json : jsonKey(String(value));
     case 'record-key':
@@ -216,6 +219,14 @@ function listOf(value: Scalar, origin: Origin, { read: readElement, wanted }: El
   };
   const list: unknown = JSON.parse(jsonOf(value));
   return `{"v":${JSON.stringify(Array.isArray(list) ? written(list) : list)}}`;
+}
+
+function vectorIn(value: Scalar, origin: Origin): string {
+  checkList(value, origin);
+  const list: unknown = JSON.parse(jsonOf(value));
+  const vector = Array.isArray(list) ? vectorOf(list) : null;
+  if (vector === null) throw misfit(origin, 'it must be a list of whole numbers');
+  return `{"v":${JSON.stringify(vector)}}`;
 }
 
 function bytesOf(value: unknown): string | null {

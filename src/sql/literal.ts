@@ -1,4 +1,4 @@
-/** Values with a text format of PostgreSQL: arrays, bytes, pairs of an hstore. */
+/** Values with a text format of PostgreSQL: arrays, vectors, bytes, pairs of an hstore. */
 
 export function arrayLiteral(entries: readonly (string | null)[]): string {
   let literal = '{';
@@ -8,6 +8,15 @@ export function arrayLiteral(entries: readonly (string | null)[]): string {
     literal += entry === null ? 'NULL' : quoted(entry);
   }
   return `${literal}}`;
+}
+
+/** Types that are shown as arrays, and read only as a text of numbers with spaces in between. */
+export const VECTOR_TYPES: readonly string[] = ['oidvector', 'int2vector'];
+
+/** Returns null if an entry is no whole number. */
+export function vectorOf(entries: readonly unknown[]): string | null {
+  const texts = entries.map((entry) => (typeof entry === 'object' ? '' : String(entry)));
+  return texts.every((text) => /^[+-]?\d{1,10}$/.test(text)) ? texts.join(' ') : null;
 }
 
 /** Decodes base64, in either of its alphabets, or returns null for other text. */

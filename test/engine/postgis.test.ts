@@ -338,6 +338,25 @@ t.test('PostGIS', { skip }, async (t) => {
     t.equal((await sql`select from places`).length, 1, 'nothing of it is there');
   });
 
+  await t.test('a raster is found by what is shown of it, and other texts are refused', async (t) => {
+    await sql.unsafe(`
+      create extension postgis_raster schema shapes;
+      create table tiles (id int primary key, tile shapes.raster);
+      insert into tiles values (1, '0100000000${'0'.repeat(12)}F03F${'0'.repeat(12)}F0BF${'0'.repeat(72)}02000200'), (2, null)`);
+    await request(service, 'POST', '/utils/cache/clear');
+    const find = (filter: unknown): Promise<Answer> =>
+      send('SEARCH', '/items/tiles', { query: { fields: ['id'], filter: { tile: filter } } });
+    const { json } = await get(service, '/items/tiles/1');
+    const { tile } = (json as { data: { tile: string } }).data;
+    t.strictSame((await find({ _eq: tile })).json, { data: [{ id: 1 }] });
+    for (const wrong of ['text', '5', 5, true, '']) {
+      const found = await find({ _eq: wrong });
+      t.match(found, { status: 400, text: /tile/ }, `${JSON.stringify(wrong)}: ${found.text}`);
+      const written = await send('PATCH', '/items/tiles/2', { tile: wrong });
+      t.match(written, { status: 400, text: /tile/ }, `${JSON.stringify(wrong)}: ${written.text}`);
+    }
+  });
+
   await t.test('shapes that GeoJSON does not have are shown as text, and none fails the list', async (t) => {
     const { json, text } = await get(service, '/items/odd?sort=id');
     t.strictSame(

@@ -411,6 +411,35 @@ t.test('lists of hstore are found and written as they are shown', async (t) => {
   }
 });
 
+t.test('vectors of numbers are found and written as they are shown', async (t) => {
+  await sql.unsafe(`
+    create table vectors (id int primary key, oids oidvector, ints int2vector);
+    insert into vectors values (1, '1 4294967295', '3 -4'), (2, '', ''), (3, null, null)`);
+  await request(service, 'POST', '/utils/cache/clear');
+  const items = await read<Record<string, unknown>[]>(t, '/items/vectors?sort=id&limit=2');
+  t.strictSame(items[1], { id: 2, oids: [], ints: [] });
+  const stored = async (): Promise<unknown[]> => [...(await sql`select vectors::text from vectors order by id`)];
+  const before = await stored();
+  for (const { id, ...vectors } of items) {
+    for (const [name, vector] of Object.entries(vectors)) {
+      for (const filter of [{ _eq: vector }, { _in: [vector, [9]] }]) {
+        const found = await send('SEARCH', '/items/vectors', { query: { fields: ['id'], filter: { [name]: filter } } });
+        t.strictSame(found.json, { data: [{ id }] }, `${name} ${JSON.stringify(filter)}`);
+      }
+    }
+    t.equal((await send('PATCH', `/items/vectors/${id}`, vectors)).status, 200);
+    t.equal((await send('POST', '/items/vectors', { id: Number(id) + 10, ...vectors })).status, 200);
+  }
+  t.strictSame((await stored()).slice(0, 3), before);
+  t.equal((await sql`select from vectors a join vectors b on a.oids = b.oids and b.id = a.id + 10`).length, 2);
+  for (const wrong of [[{}], ['x'], [null], [70_000_000_000], 'x', {}]) {
+    const found = await send('SEARCH', '/items/vectors', { query: { filter: { oids: { _eq: wrong } } } });
+    t.equal(found.status, 400, `SEARCH ${JSON.stringify(wrong)}: ${found.text}`);
+    const written = await send('PATCH', '/items/vectors/1', { oids: wrong });
+    t.equal(written.status, 400, `PATCH ${JSON.stringify(wrong)}: ${written.text}`);
+  }
+});
+
 t.test('a wrong hstore is 400, and its JSON text is one', async (t) => {
   const wrong = ['garbage', 5, true, 'a=>', 'a=>1,,', 'a=>1 b=>2', '"a=>1', '{"a":{}}', '{"a":', '{a=>1}', [], ['a']];
   for (const labels of wrong) {

@@ -76,7 +76,7 @@ function textsOf(value: Value | undefined): string[] {
 }
 
 /** Errors that may be about a text without quoting it: bounds of a range in the wrong order, a notation that is none. */
-const UNQUOTED: ReadonlySet<string> = new Set(['22000', '22P02', '22023', '42601']);
+const UNQUOTED: ReadonlySet<string> = new Set(['22000', '22P02', '22023', '42601', '42804', 'XX000']);
 
 /** The one that is quoted whole or, of a notation such as that of ranges, in part; else the only one that PostgreSQL alone can judge. */
 function findRefused({ code, message }: RefusedValue, sent: readonly SentValue[]): SentValue | null {

@@ -7,7 +7,7 @@ import { ownName } from '../../mirror/synonyms.js';
 import { fits, isWithin, NOT_FINITE, NUMBER, RANGES, UUID_PATTERN } from '../../sql/codec.js';
 import { type Composite, strayAttribute } from '../../sql/composite.js';
 import { isGeoJson } from '../../sql/geojson.js';
-import { elementBytes, hexOf, hstoreOf, hstoreOfText } from '../../sql/literal.js';
+import { elementBytes, hexOf, hstoreOf, hstoreOfText, VECTOR_TYPES, vectorOf } from '../../sql/literal.js';
 import { isClock, isMoment, readMoment } from '../../sql/moment.js';
 
 /**
@@ -142,6 +142,11 @@ function scalarText(value: unknown, field: Field, path: string): string {
 /** The elements are values of the type that the array's is named after. */
 function checkArray(value: unknown, field: Field, column: Column, path: string): unknown {
   if (!Array.isArray(value)) throw invalidValue(path, 'a list');
+  if (VECTOR_TYPES.includes(column.base_type)) {
+    const vector = vectorOf(value.map(textOfDigits));
+    if (vector === null) throw invalidValue(path, 'a list of whole numbers');
+    return vector;
+  }
   const element = { ...column, base_type: column.base_type.replace(/^_/, ''), is_array: false, max_length: null };
   const isDocument = element.base_type === 'json' || element.base_type === 'jsonb';
   return value.map((each, position) => {
