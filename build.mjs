@@ -55,7 +55,7 @@ const TOOLS = [
     'cluster/redis-limits',
     'cluster/rolling-restart',
   ].map((name) => `test/${name}`),
-  ...['database-template', 'steady-reader'].map((name) => `test/support/${name}`),
+  ...['database-template', 'steady-reader', 'steady-writer', 'busy-writer'].map((name) => `test/support/${name}`),
 ];
 /** Libraries with files beside their code (binaries, WebAssembly, threads), and those that a server may do without. */
 const NEVER_BUNDLED = [

@@ -159,6 +159,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
         minutes: 20,
       },
       { files: ['busy-machine'] },
+      { files: ['busy-writers'] },
     ],
   },
   traffic: {

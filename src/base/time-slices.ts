@@ -159,6 +159,29 @@ export class TurnQueue {
   }
 }
 
+/** Milliseconds. Shorter than `SLICE_MS`: a small request comes to several turns of the loop before it is answered. */
+const CALLER_SLICE_MS = 2;
+
+const callerTurns = new TurnQueue();
+
+/**
+ * Long work of a caller, such as planning many writes. It pauses after each slice, and in each turn of the loop only one of all such works goes on.
+ * Callers have their turns one after the other.
+ */
+export class CallerSlice {
+  #start = performance.now();
+
+  constructor(private readonly caller: string) {}
+
+  /** To be called between steps. Waits at the end of a slice. */
+  async pause(): Promise<void> {
+    if (performance.now() - this.#start < CALLER_SLICE_MS) return;
+    await callerTurns.run(this.caller, () => {
+      this.#start = performance.now();
+    });
+  }
+}
+
 const CHARACTERS_PER_STEP = 1_048_576;
 
 /** The bytes of a long text, without keeping other requests waiting. */

@@ -52,8 +52,8 @@ interface Queue {
   waiting: Pending[];
 }
 
-/** Lends a connection of the pool. */
-export type UseSession = <Result>(work: (session: Session) => Promise<Result>) => Promise<Result>;
+/** Lends a connection of the pool in the turn of the caller, or of the service with ''. */
+export type UseSession = <Result>(work: (session: Session) => Promise<Result>, caller: string) => Promise<Result>;
 
 export class WriteBatcher {
   /** How many statements carried 0, 1, 2 … writes, for metrics. */
@@ -139,7 +139,7 @@ export class WriteBatcher {
     let unshown = 0;
     const start = performance.now();
     try {
-      const answers = await this.useSession((session) => runBatch(session, pending));
+      const answers = await this.useSession((session) => runBatch(session, pending), callerOf(pending));
       unshown = answers.filter(([number]) => number === 0).length;
       for (const [number, body] of answers) {
         left.get(number)?.resolve(body);
@@ -183,9 +183,9 @@ export class WriteBatcher {
     }
   }
 
-  async #sendAlone({ statement }: BatchedWrite): Promise<Buffer | null> {
+  async #sendAlone({ statement, caller }: BatchedWrite): Promise<Buffer | null> {
     this.sizes[1] = (this.sizes[1] ?? 0) + 1;
-    const [body = null] = await this.useSession((session) => session.runPipelined([statement]));
+    const [body = null] = await this.useSession((session) => session.runPipelined([statement]), caller);
     return body;
   }
 }
@@ -205,6 +205,13 @@ function takeTogether(queue: Queue): Pending[] {
   }
   queue.waiting = [...left, ...queue.waiting.slice(position)];
   return taken;
+}
+
+/** The caller of all of them, or '' if there are several. */
+function callerOf(pending: readonly Pending[]): string {
+  const callers = new Set(pending.map(({ write }) => write.caller));
+  const [only = ''] = callers.size === 1 ? callers : [];
+  return only;
 }
 
 function lengthOf({ statement }: BatchedWrite): number {

@@ -23,6 +23,8 @@ export interface RequestClient extends RequestOrigin {
   readonly address: string;
   /** Whether the client has disconnected. */
   readonly aborted: boolean;
+  /** Calls back when the client disconnects. Absent if it cannot. */
+  onAbort?(listener: () => void): void;
   /** Ends a stage: what has passed since the end of the stage before is its duration. */
   staged(stage: Stage): void;
   /** The text of the statement that answers it, without values: what names its shape in traces. */

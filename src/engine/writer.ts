@@ -1,6 +1,7 @@
 /** The caller of a write, and where it comes from. */
-import type { Identity } from '../access/identity.js';
+import { callerName, type Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
+import type { Scope, Turn } from '../base/limiter.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Access } from '../plan/access.js';
@@ -24,11 +25,20 @@ export interface Writer {
 export interface WrittenBy {
   readonly writer: Writer;
   readonly client: RequestClient;
+  /** The running work that its transaction belongs to. */
+  readonly scope?: Scope | undefined;
 }
 
 /** The caller that the database sees, whatever permissions apply. */
 export function seenBy({ caller, inDatabase = caller }: Pick<Writer, 'caller' | 'inDatabase'>): Identity {
   return inDatabase;
+}
+
+/** Where the write waits for a connection. Calls of programs have no address, and wait in the turn of the service. */
+export function turnOf({ writer: { caller, author }, client, scope }: WrittenBy, takesLocks = false): Turn {
+  const address = author.ip ?? client.address;
+  const isOwn = caller.user === null && address === '';
+  return { caller: isOwn ? '' : callerName(caller, { address }), client, takesLocks, scope };
 }
 
 /** A call of a function that may write. */

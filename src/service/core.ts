@@ -116,6 +116,8 @@ export function createCore(
     raisedStatuses: config.POSTGREST_ERRORS,
     statisticsInterval: config.STATISTICS_POLL_INTERVAL,
   };
+  // A hook calls the API while its transaction has a connection.
+  if (extensions !== null) database.sessions.turns.followPlaces();
   const callers = databaseCaller(config);
   if (callers?.mode === 'role') policies.limitByRole((identity) => callers.roleNameOf(identity));
   const consistency = replicas || callerWrites ? new SessionConsistency(database, replicas, callerWrites) : null;

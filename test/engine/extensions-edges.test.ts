@@ -236,3 +236,32 @@ t.test('names that are no fields are refused before hooks see them', async (t) =
   const nested = { notes: JSON.parse('{"__proto__": {"a": 1}}'), name: 'a value keeps its names' };
   t.equal(JSON.stringify((await people.create(nested))?.['notes']), '{"__proto__": {"a": 1}}'.replaceAll(' ', ''));
 });
+
+t.test('calls of the API in hooks do not wait for the connections that their own transactions have', async (t) => {
+  await sql.unsafe(
+    'create table parcels (id serial primary key, note text); create table notices (id serial primary key)',
+  );
+  const nesting = defineExtension({
+    name: 'nesting',
+    beforeWrite: {
+      parcels: async ({ tx }): Promise<void> => {
+        await tx.items('notices').create({});
+        await Promise.all([1, 2, 3].map(() => few.items('notices', ADMIN).create({})));
+      },
+    },
+  });
+  const few = createLateral(
+    { databaseUrl, port: 0, logLevel: 'silent', databaseWritePoolSize: 2, databaseWaitTimeout: '2s' },
+    { extensions: [nesting] },
+  );
+  await few.start();
+  t.teardown(() => few.stop());
+  const created = Array.from({ length: 6 }, (_, n) => few.items('parcels', ADMIN).create({ note: `parcel ${n}` }));
+  const outcomes = await Promise.allSettled(created);
+  t.strictSame(
+    outcomes.map((outcome) => (outcome.status === 'rejected' ? String(outcome.reason) : 'created')),
+    outcomes.map(() => 'created'),
+  );
+  const [row] = await sql`select count(*)::int from notices`;
+  t.equal(row?.['count'], 24);
+});

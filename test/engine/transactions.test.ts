@@ -1,7 +1,6 @@
 /** POST /transactions: several writes of items in one transaction, all or nothing. */
 import { randomUUID } from 'node:crypto';
 import t from 'tap';
-import { DeadlockLane } from '../../src/engine/writes/transaction.js';
 import { inForce, makeCaller } from '../support/callers.js';
 import { EventStream } from '../support/event-stream.js';
 import {
@@ -641,46 +640,6 @@ t.test('many transactions in any order end soon, although they meet deadlocks', 
     [40, 40, 40],
   );
   t.ok(took < 15_000, `${took} ms`);
-});
-
-t.test('transactions that wait for a connection get it in their order', async (t) => {
-  const lane = new DeadlockLane(1, 60_000);
-  const order: string[] = [];
-  const ends: (() => void)[] = [];
-  const run = (name: string): Promise<void> =>
-    lane.run(() => {
-      order.push(name);
-      return new Promise((resolve) => ends.push(resolve));
-    });
-  const running = [run('first'), run('second'), run('third')];
-  ends[0]?.();
-  // It comes when the first has ended and the second has not begun.
-  await running[0];
-  running.push(run('late'));
-  for (let position = 1; position < running.length; position++) {
-    await waitFor(() => Promise.resolve(ends.length > position), 5_000);
-    ends[position]?.();
-    await running[position];
-  }
-  t.strictSame(order, ['first', 'second', 'third', 'late']);
-});
-
-t.test('after a deadlock one transaction runs at a time, and a wait has an end', async (t) => {
-  const lane = new DeadlockLane(4, 50);
-  const deadlock = Object.assign(new Error('deadlock detected'), { code: '40P01' });
-  await t.rejects(
-    lane.run(() => Promise.reject(deadlock)),
-    deadlock,
-  );
-  let end = (): void => undefined;
-  const running = lane.run(() => new Promise<void>((resolve) => (end = resolve)));
-  await t.rejects(
-    lane.run(() => Promise.resolve()),
-    { code: 'SERVICE_UNAVAILABLE' },
-  );
-  end();
-  await running;
-  await lane.run(() => Promise.resolve());
 });
 
 async function deadlocks(): Promise<number> {

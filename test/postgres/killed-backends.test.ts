@@ -5,7 +5,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { Load, prepareLoad } from '../faults/load.js';
+import { makeCaller } from '../support/callers.js';
 import {
+  ADMIN_TOKEN,
   connectSql,
   createLibrary,
   get,
@@ -27,6 +29,9 @@ const databaseUrl = await createLibrary(server, 'killed');
 const sql = connectSql(databaseUrl);
 t.teardown(() => sql.end());
 await prepareLoad(sql);
+// One caller has at most a share of the connections.
+const second = await makeCaller(sql, 'second', [{ admin_access: true }]);
+const tokens = [ADMIN_TOKEN, second.token];
 const service = await startTestService({
   databaseUrl,
   WORKERS: '1',
@@ -71,12 +76,17 @@ t.test(`${KILLS} killed backends`, async (t) => {
 
 t.test('afterwards all connections can be used at the same time', async (t) => {
   const headers = { 'content-type': 'application/json' };
+  const tokenOf = (n: number): string => tokens[n & 1] ?? '';
   const graphql = (n: number): ReturnType<typeof request> => {
     const query = `mutation { create_tags_item(data: { name: "after ${n}" }) { id } }`;
-    return request(service, 'POST', '/graphql', { headers, body: JSON.stringify({ query }) });
+    return request(service, 'POST', '/graphql', { headers, body: JSON.stringify({ query }), token: tokenOf(n) });
   };
   const load = (n: number): ReturnType<typeof request> =>
-    request(service, 'POST', '/utils/import/tags', { headers, body: JSON.stringify([{ name: `import ${n}` }]) });
+    request(service, 'POST', '/utils/import/tags', {
+      headers,
+      body: JSON.stringify([{ name: `import ${n}` }]),
+      token: tokenOf(n),
+    });
   // Connections that died unused are found out now.
   await waitFor(async () => (await graphql(-1)).status === 200, 10_000);
   const requests = await withSql(databaseUrl, (other) =>

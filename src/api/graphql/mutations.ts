@@ -2,8 +2,9 @@
 import { onlyUser } from '../../access/identity.js';
 import { assertNever } from '../../base/assert-never.js';
 import { ServiceError } from '../../base/errors.js';
+import { CallerSlice } from '../../base/time-slices.js';
 import type { RequestClient } from '../../engine/stages.js';
-import type { Writer } from '../../engine/writer.js';
+import { turnOf, type Writer } from '../../engine/writer.js';
 import type { TransactionStep } from '../../engine/writes/transaction.js';
 import type { Writes } from '../../engine/writes/writes.js';
 import type { Call } from '../../graphql/calls.js';
@@ -24,7 +25,9 @@ export async function runMutation(
   let current: MutationStep | undefined;
   try {
     const run: { readonly step: MutationStep; readonly transacted: TransactionStep }[] = [];
+    const slice = new CallerSlice(turnOf({ writer, client }).caller);
     for (const step of steps) {
+      if (current) await slice.pause();
       current = step;
       const transacted = await transactionStep(step, writes, writer);
       if (transacted) run.push({ step, transacted });

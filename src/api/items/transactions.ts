@@ -5,8 +5,9 @@
 import { invalidPayload, invalidQuery, ServiceError } from '../../base/errors.js';
 import { isObject, parseJson } from '../../base/exact-json.js';
 import { elementAt } from '../../base/narrow.js';
+import { CallerSlice } from '../../base/time-slices.js';
 import { write } from '../../engine/pipeline.js';
-import type { Writer } from '../../engine/writer.js';
+import { turnOf, type Writer } from '../../engine/writer.js';
 import type { TransactionStep } from '../../engine/writes/transaction.js';
 import type { Exchange } from '../../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../../http/reply.js';
@@ -112,7 +113,9 @@ class Transaction {
     this.#wantsItems = wantsItems(exchange);
     const operations: Operation[] = [];
     const steps: TransactionStep[] = [];
+    const slice = new CallerSlice(turnOf({ writer, client: exchange }).caller);
     for (const [index, input] of parseOperations(body).entries()) {
+      if (index > 0) await slice.pause();
       this.#at(index);
       const operation = parseOperation(input, operations);
       operations.push(operation);

@@ -169,7 +169,7 @@ export class WriteCompiler {
     this.#policies = policies;
     this.#mirror = mirror;
     this.#statements = new StatementCache(mirror, limits, observe);
-    this.batcher = limits.batching ? new WriteBatcher((work) => database.sessions.use(work)) : null;
+    this.batcher = limits.batching ? new WriteBatcher((work, caller) => database.sessions.use(work, { caller })) : null;
     this.#chained = new LRUCache({ max: limits.shapes });
     this.#known = new KnownWrites(limits.shapes);
     mirror.onChange(() => {

@@ -2,9 +2,9 @@
  * Several writes in one transaction, in their order. Statements that need nothing from each other are sent together, up to one Sync: a
  * transaction of ten such writes is two round trips, the second of which commits.
  */
-import { serviceUnavailable } from '../../base/errors.js';
-import { codeOf, elementAt } from '../../base/narrow.js';
+import { elementAt } from '../../base/narrow.js';
 import { within } from '../../base/time-limit.js';
+import type { CallerSlice } from '../../base/time-slices.js';
 import type { ShapeStats } from '../../batching/shape-stats.js';
 import type { Model } from '../../mirror/model.js';
 import type { ValueReference } from '../../plan/write/reference-places.js';
@@ -85,6 +85,7 @@ export class TransactionPipeline {
     readonly session: Session,
     private readonly reads: { readonly shapeStats: ShapeStats; readonly responseMemory: ResponseMemory },
     private readonly at: TransactionOptions['at'],
+    private readonly slice: CallerSlice,
   ) {
     this.#memory = new BatchMemory(reads.responseMemory);
   }
@@ -93,6 +94,7 @@ export class TransactionPipeline {
   async run(steps: readonly TransactionStep[], runner: StepRunner): Promise<readonly (Buffer | null)[]> {
     const referenced = new Set(steps.flatMap((step) => (step.kind === 'write' ? step.needs : [])));
     for (const [index, step] of steps.entries()) {
+      if (index > 0) await this.slice.pause();
       const isReady = step.kind === 'write' && !step.needs.some((needed) => this.#isPending(needed));
       if (!isReady) await this.flush();
       this.begin(index);
@@ -177,69 +179,6 @@ export class TransactionPipeline {
     this.#memory.clear();
   }
 }
-
-/** Milliseconds after the last deadlock in which transactions run one at a time. */
-const CALM_MS = 2_000;
-
-/**
- * PostgreSQL takes a second to find a deadlock, and the transactions in it hold their connections meanwhile. So after a deadlock,
- * transactions of several writes run one at a time. They wait here before they take a connection.
- */
-export class DeadlockLane {
-  readonly #waiting = new Set<() => void>();
-  #running = 0;
-  #calmAt = 0;
-
-  /** `size` is the number of connections. Milliseconds. */
-  constructor(
-    private readonly size: number,
-    private readonly waitTimeout: number,
-  ) {}
-
-  async run<Result>(attempt: () => Promise<Result>): Promise<Result> {
-    if (this.#waiting.size > 0 || this.#running >= this.#limit) await this.#turn();
-    else this.#running++;
-    try {
-      return await attempt();
-    } catch (error) {
-      if (codeOf(error) === DEADLOCK) this.#calmAt = performance.now() + CALM_MS;
-      throw error;
-    } finally {
-      this.#running--;
-      this.#admit();
-    }
-  }
-
-  get #limit(): number {
-    return performance.now() < this.#calmAt ? 1 : this.size;
-  }
-
-  /** Passes free slots to those who have waited longest: nobody who comes later can take them. */
-  #admit(): void {
-    for (const admit of this.#waiting) {
-      if (this.#running >= this.#limit) return;
-      this.#running++;
-      admit();
-    }
-  }
-
-  #turn(): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const admit = (): void => {
-        clearTimeout(timer);
-        this.#waiting.delete(admit);
-        resolve();
-      };
-      const timer = setTimeout(() => {
-        this.#waiting.delete(admit);
-        reject(serviceUnavailable('database', 'All connections are taken'));
-      }, this.waitTimeout);
-      this.#waiting.add(admit);
-    });
-  }
-}
-
-const DEADLOCK = '40P01';
 
 /** Runs the work in a transaction. */
 export type Begin<Result> = (work: (session: Session) => Promise<Result>) => Promise<Result>;

@@ -16,7 +16,7 @@ import type { JoinedWrites, TransactionScope } from '../extensions/transaction-i
 import type { HookedWrite, WriteHook } from '../hooks/write-hook.js';
 import { WriteHooks } from '../hooks/write-hooks.js';
 import { cellOf } from '../reads/reads.js';
-import { seenBy, type Writer, type WrittenBy } from '../writer.js';
+import { seenBy, turnOf, type Writer, type WrittenBy } from '../writer.js';
 import {
   collectionsOf,
   type FlatCall,
@@ -162,11 +162,12 @@ export abstract class WriteExecution {
     if (!written || (readBack && settings === null && reads.settingsOf(readBack.read))) {
       // The role of the caller may not write to the table of idempotency keys.
       const isTaken = settings?.role ? call.idempotencyKey : null;
-      return database.transaction(async (session) => {
+      const run = async (session: Session): Promise<Buffer | null> => {
         if (isTaken) await takeNewKey(isTaken, this.limits, database, session);
         await session.become(settings);
         return this.executeIn(session, planned, call, isTaken ? null : call.idempotencyKey);
-      }, begin);
+      };
+      return database.transaction(run, begin, turnOf(call));
     }
     call.client.staged('compile');
     const read = readBack && { ...reads.bind(readBack.read, readBack.statement), columns: 1 as const };
@@ -175,7 +176,7 @@ export abstract class WriteExecution {
     const send = (session: Session): Promise<(Buffer | null)[]> =>
       reads.shapeStats.time(written, rowsOf(planned), () => session.runPipelined(statements, settings));
     const cells = await database.sessions
-      .use(send)
+      .use(send, turnOf(call))
       .catch((error: unknown) => Promise.reject(asWriteFailure(error, planned)));
     return read ? (cells.at(-1) ?? null) : null;
   }
@@ -183,23 +184,20 @@ export abstract class WriteExecution {
   /** The answer is the cell of the row that was written: empty if the caller may not read it. There is none if no row was written. */
   protected async sendFlat(
     { planned, statement, batchText, key, isRepeatable, rows }: FlatCall,
-    { client, writer }: WriteCall,
+    call: WriteCall,
     deletedFrom: Collection | null = null,
   ): Promise<Buffer | null> {
+    const { client, writer } = call;
     const { database, reads, callers } = this.services;
     client.staged('compile');
     const settings = settingsFor(callers, () => 'secured', seenBy(writer), client);
     const send = async (): Promise<Buffer | null> => {
       const { batcher } = this.compiler;
-      if (batcher && batchText !== null && settings === null)
-        return batcher.write({
-          statement,
-          batchText,
-          key,
-          isRepeatable,
-          caller: writer.caller.user ?? writer.author.ip ?? '',
-        });
-      const [cell = null] = await database.sessions.use((session) => session.runPipelined([statement], settings));
+      const turn = turnOf(call);
+      // A batch of others could wait for the place that the write is in.
+      if (batcher && batchText !== null && settings === null && !database.sessions.turns.isInside)
+        return batcher.write({ statement, batchText, key, isRepeatable, caller: turn.caller });
+      const [cell = null] = await database.sessions.use((session) => session.runPipelined([statement], settings), turn);
       return cell;
     };
     const body = await reads.shapeStats.time(statement, rows, send).catch((error: unknown) => {

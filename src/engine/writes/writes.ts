@@ -5,7 +5,9 @@
 
 import { CLI_IDENTITY, type Identity } from '../../access/identity.js';
 import { invalidPayload, preconditionFailed } from '../../base/errors.js';
+import { inScope, type Scope } from '../../base/limiter.js';
 import type { Observer } from '../../base/observe.js';
+import { CallerSlice } from '../../base/time-slices.js';
 import type { WriteBatcher } from '../../batching/write-batcher.js';
 import { type Tags, tagList } from '../../compile/write/write-input.js';
 import type { Collection, Model } from '../../mirror/model.js';
@@ -35,6 +37,7 @@ import {
   type ImportTransaction,
   isKnownSingleton,
   seenBy,
+  turnOf,
   type Writer,
   type WritingCall,
   type WrittenBy,
@@ -68,7 +71,6 @@ import { advancePastTable, suppliesKeys } from './sequences.js';
 import {
   type Begin,
   beginLate,
-  DeadlockLane,
   type PipelinedWrite,
   type StepPlace,
   type TransactionOptions,
@@ -95,8 +97,6 @@ interface JoinedTransaction extends HookStack {
 }
 
 export class Writes extends WriteExecution {
-  readonly #deadlocks: DeadlockLane;
-
   /** Writes that join a transaction share the statements of their origin. */
   constructor(
     services: WriteServices,
@@ -105,7 +105,6 @@ export class Writes extends WriteExecution {
     joined: JoinedTransaction | null = null,
   ) {
     super(services, limits, joined?.origin.compiler ?? new WriteCompiler(services, limits, observe), joined);
-    this.#deadlocks = new DeadlockLane(services.database.sessions.max, services.database.waitTimeout);
   }
 
   protected override join(session: Session, hooks: HookStack): Writes {
@@ -169,13 +168,16 @@ export class Writes extends WriteExecution {
   #attemptExtended(request: WriteRequest, call: WriteCall, model: Model): Promise<Buffer | null> {
     const target = this.restrict(request.collection, call.writer, model);
     if (isSelecting(request)) return this.#writeSelected(request, target, call);
-    const begin: Begin<Buffer | null> = (work) => this.#transaction(call, target.collection, work);
+    const beginIn =
+      (scope?: Scope): Begin<Buffer | null> =>
+      (work) =>
+        this.#transaction({ ...call, scope }, target.collection, work);
     const plan = (open: () => Promise<Session>): Promise<PlannedWrite> =>
       this.#planExtended(request, target, call, open);
     const write = (planned: PlannedWrite, session: Session | null): Promise<Buffer | null> =>
       session ? this.executeIn(session, planned, call, null) : this.execute(planned, call);
-    if (!this.session && !call.idempotencyKey) return beginLate(begin, plan, write);
-    return begin(async (session) => write(await plan(async () => session), session));
+    if (!this.session && !call.idempotencyKey) return inScope((scope) => beginLate(beginIn(scope), plan, write));
+    return beginIn()(async (session) => write(await plan(async () => session), session));
   }
 
   async #planExtended(
@@ -317,11 +319,12 @@ export class Writes extends WriteExecution {
     const { database, callers } = this.services;
     if (joined) return runInScope(joined, callers, { ...call, collections: [collection] }, () => work(joined));
     const { idempotencyKey: key } = call;
-    return database.transaction(async (session) => {
+    const run = async (session: Session): Promise<Result> => {
       if (key) await takeNewKey(key, this.limits, database, session);
       await session.become(writeSettings(callers, call, () => [collection]));
       return work(session);
-    }, begin);
+    };
+    return database.transaction(run, begin, turnOf(call));
   }
 
   /** Calls a function that may write, then reads what it returned. */
@@ -335,12 +338,11 @@ export class Writes extends WriteExecution {
     work: (writes: Writes, session: Session) => Promise<Result>,
   ): Promise<Result> {
     const { database, callers } = this.services;
-    const run = (attempt: number): Promise<Result> =>
-      database.transaction(async (session) => {
-        await session.become(settingsFor(callers, () => 'secured', seenBy(by.writer), by.client));
-        return work(this.join(session, { stack: [], attempt }), session);
-      });
-    return this.#retry(by, (_, attempt) => this.#deadlocks.run(() => run(attempt)));
+    const run = (attempt: number) => async (session: Session) => {
+      await session.become(settingsFor(callers, () => 'secured', seenBy(by.writer), by.client));
+      return work(this.join(session, { stack: [], attempt }), session);
+    };
+    return this.#retry(by, (_, attempt) => database.transaction(run(attempt), BEGIN, turnOf(by, true)));
   }
 
   /** The transaction that these writes have joined, for the calls of a program. */
@@ -361,7 +363,7 @@ export class Writes extends WriteExecution {
     const { bodyOf, idempotencyKey: key } = options;
     const isWaiting = (processId: number): Promise<boolean> => waitsForLock(database, processId);
     return this.inOneTransaction(by, async (joined, session) => {
-      const pipeline = new TransactionPipeline(session, reads, options.at);
+      const pipeline = new TransactionPipeline(session, reads, options.at, new CallerSlice(turnOf(by).caller));
       const run = async (): Promise<Buffer> => {
         const bodies = await pipeline.run(steps, {
           write: (request, place) => joined.#runStep(request, by, place, pipeline),
@@ -526,7 +528,7 @@ export class Writes extends WriteExecution {
           await session.become(writeSettings(this.services.callers, by, () => [collection]));
           return work({ session, model, collection, access, plan, write, isHooked: isHooked > 0 });
         });
-      });
+      }, turnOf(by));
     };
     return noteCommit(
       this.services.consistency,
@@ -567,7 +569,7 @@ export class Writes extends WriteExecution {
       // Without the privilege, further attempts take the next numbers of the sequence.
       onCollision: ({ collection }) =>
         database
-          .transaction((session) => advancePastTable(collection, session))
+          .transaction((session) => advancePastTable(collection, session), BEGIN, turnOf(by))
           .catch((error: unknown) => {
             if (!isDenied(error)) throw error;
           }),

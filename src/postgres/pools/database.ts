@@ -2,6 +2,8 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { CallerSettings } from '../../access/database-caller.js';
+import { OWN_TURN, type Turn } from '../../base/limiter.js';
+import { codeOf, propertiesOf } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import { within } from '../../base/time-limit.js';
 import { hostPortsOf } from '../../config/database-url.js';
@@ -326,10 +328,14 @@ export class Database {
     );
     const onCommitted = options.asksPositions ? (position: LogPosition | null) => this.follow(position) : null;
     const sessions = (max: number, settings: Settings = {}, given: Partial<ConnectionOptions> = {}): Pool<Session> =>
-      new Pool(max, waitTimeout, (onLost, count) => {
-        const open = (onclose: () => void): Connection => openConnection(server, settings, { ...given, onclose });
-        return new Session(open, onLost, count, onCommitted);
-      });
+      new Pool(
+        max,
+        (onLost, count) => {
+          const open = (onclose: () => void): Connection => openConnection(server, settings, { ...given, onclose });
+          return new Session(open, onLost, count, onCommitted);
+        },
+        { waitTimeout },
+      );
     // These decide which server of a replica is measured.
     this.own = sessions(OWN_CONNECTIONS, {}, { choice: primary });
     this.sessions = sessions(options.sessions, PLANNED_ONCE, { memory });
@@ -340,12 +346,11 @@ export class Database {
     const unlimited = { ...limits, statement: Number.POSITIVE_INFINITY };
     const openStream = (onclose: () => void): Connection =>
       openConnection(server, TIMED_BY_BATCH, { onclose, memory, limits: unlimited });
-    this.streams = new Pool(
-      options.streams,
+    this.streams = new Pool(options.streams, (onLost, count) => new StreamSession(openStream, onLost, count), {
       waitTimeout,
-      (onLost, count) => new StreamSession(openStream, onLost, count),
-      breakOffStalled(options.streams, waitTimeout),
-    );
+      share: options.streams,
+      relieve: breakOffStalled(options.streams, waitTimeout),
+    });
     this.listener = new Listener(
       (onnotify, onLost) =>
         new Session((onclose) => openConnection(server, {}, { ...pastPooler(server), onclose, onnotify }), onLost),
@@ -466,8 +471,24 @@ export class Database {
     });
   }
 
-  transaction<Result>(work: (session: Session) => Promise<Result>, begin?: string): Promise<Result> {
-    return this.sessions.use((session) => session.transaction(() => work(session), begin));
+  async transaction<Result>(
+    work: (session: Session) => Promise<Result>,
+    begin?: string,
+    turn: Turn = OWN_TURN,
+  ): Promise<Result> {
+    try {
+      return await this.sessions.use((session) => session.transaction(() => work(session), begin), turn);
+    } catch (error) {
+      if (codeOf(error) === DEADLOCK) this.sessions.turns.calm([turn.caller, ...this.#namedIn(error)]);
+      throw error;
+    }
+  }
+
+  /** The users of the connections whose processes the error names: those that took part in the deadlock. */
+  #namedIn(error: unknown): string[] {
+    const numbers = new Set(String(propertiesOf(error)['detail']).match(/\d+/g));
+    const named = [...this.sessions.inUse].filter(([{ processId }]) => numbers.has(String(processId)));
+    return named.map(([, user]) => user);
   }
 
   /** Ends within about a second, whatever the server does. */
@@ -482,6 +503,8 @@ export class Database {
     ]);
   }
 }
+
+const DEADLOCK = '40P01';
 
 const OWN_CONNECTIONS = 4;
 

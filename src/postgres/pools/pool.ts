@@ -1,8 +1,9 @@
 /**
- * Connections of one kind: at most so many. Later users wait for a limited time. The pool knows the state of each connection and
+ * Connections of one kind: at most so many. Later users wait in turn for a limited time. The pool knows the state of each connection and
  * replaces a lost one at once.
  */
 import { serviceUnavailable } from '../../base/errors.js';
+import { Limiter, type LimiterOptions, OWN_TURN, type Turn } from '../../base/limiter.js';
 import type { ConnectionState } from '../wire/connection.js';
 
 /** A connection that one user at a time has. */
@@ -45,38 +46,37 @@ export type Relieve<Connection> = (inUse: ReadonlyMap<Connection, string>, waiti
 /** Milliseconds between two of these calls. */
 const RELIEF_INTERVAL_MS = 500;
 
-interface Waiting<Connection> {
-  readonly user: string;
-  readonly give: (connection: Connection) => void;
-  readonly refuse: (reason: Error) => void;
-}
-
 /** Milliseconds after which a connection is renewed: what PostgreSQL keeps for it grows. */
 const MAX_LIFETIME_MS = 1_800_000;
 
 /** Milliseconds that a connection gets to end in peace. */
 const CLOSE_GRACE_MS = 1_000;
 
+export interface PoolOptions<Connection> extends Pick<LimiterOptions, 'waitTimeout' | 'share'> {
+  readonly relieve?: Relieve<Connection>;
+}
+
 export class Pool<Connection extends Pooled> {
   /** How many statements were sent, including those that begin and end transactions. */
   sent = 0;
+  /** Decides who is next. */
+  readonly turns: Limiter;
   readonly #idle: Connection[] = [];
-  readonly #waiting: Waiting<Connection>[] = [];
   /** The connections in use, each with its user. */
   readonly #inUse = new Map<Connection, string>();
+  readonly #relieve: Relieve<Connection> | null;
   #relief: NodeJS.Timeout | null = null;
   /** With the time at which each is to be renewed. */
   readonly #all = new Map<Connection, number>();
-  #isStarved = false;
-  #isClosed = false;
 
-  /** `waitTimeout` in milliseconds. */
   constructor(
     readonly max: number,
-    private readonly waitTimeout: number,
     private readonly make: Make<Connection>,
-    private readonly relieve: Relieve<Connection> | null = null,
-  ) {}
+    { relieve, ...options }: PoolOptions<Connection>,
+  ) {
+    this.turns = new Limiter(max, { ...options, refusal });
+    this.#relieve = relieve ?? null;
+  }
 
   get connections(): PoolState {
     const states = [...this.#all.keys()].map(({ state }) => state);
@@ -85,83 +85,57 @@ export class Pool<Connection extends Pooled> {
       busy: this.#all.size - this.#idle.length,
       idle: this.#idle.length,
       opening: states.filter((state) => state === 'opening').length,
-      waiting: this.#waiting.length,
-      isStarved: this.#isStarved,
+      waiting: this.turns.waiting,
+      isStarved: this.turns.isStarved,
     };
   }
 
-  /** If several users wait, the one with the fewest connections is next. */
-  async use<Result>(work: (connection: Connection) => Promise<Result>, user = ''): Promise<Result> {
-    const connection = await this.#acquire(user);
-    this.#inUse.set(connection, user);
+  /** The connections in use, each with its user. */
+  get inUse(): ReadonlyMap<Connection, string> {
+    return this.#inUse;
+  }
+
+  /** The user gets a connection when it is its turn. */
+  async use<Result>(work: (connection: Connection) => Promise<Result>, turn: Turn = OWN_TURN): Promise<Result> {
+    const entered = this.turns.enter(turn);
+    if (entered instanceof Promise && this.#relieve)
+      this.#relief ??= setInterval(() => this.#look(), RELIEF_INTERVAL_MS).unref();
+    const place = entered instanceof Promise ? await entered : entered;
     try {
-      return await work(connection);
+      const connection = await this.#acquire();
+      this.#inUse.set(connection, turn.caller);
+      try {
+        return await place.run(() => work(connection));
+      } finally {
+        this.#release(connection);
+      }
     } finally {
-      this.#release(connection);
+      place.leave();
     }
   }
 
   /** Waiting users fail at once, and no connection is opened. */
   async close(grace: number): Promise<void> {
-    this.#isClosed = true;
-    for (const { refuse } of this.#waiting.splice(0)) refuse(stopped());
+    this.turns.close();
     await Promise.all([...this.#all.keys()].map((connection) => connection.close(grace)));
   }
 
-  #acquire(user: string): Connection | Promise<Connection> {
-    if (this.#isClosed) throw stopped();
-    const idle = this.#idle.pop();
-    if (idle) return idle.isDoubtful ? this.#prove(idle, user) : idle;
-    return this.#all.size < this.max ? this.#open() : this.#wait(user);
-  }
-
-  /** Nothing was sent on it yet, so another connection will do. */
-  async #prove(connection: Connection, user: string): Promise<Connection> {
-    if (await connection.probe()) return connection;
-    this.#discard(connection);
-    return this.#acquire(user);
-  }
-
-  #wait(user: string): Promise<Connection> {
-    return new Promise((resolve, reject) => {
-      const give = (connection: Connection): void => {
-        clearTimeout(timer);
-        resolve(connection);
-      };
-      const refuse = (reason: Error): void => {
-        clearTimeout(timer);
-        reject(reason);
-      };
-      const waiting = { user, give, refuse };
-      const timer = setTimeout(() => {
-        this.#waiting.splice(this.#waiting.indexOf(waiting), 1);
-        this.#isStarved = true;
-        refuse(serviceUnavailable('database', 'All connections are taken', { option: 'DATABASE_WAIT_TIMEOUT' }));
-      }, this.waitTimeout);
-      this.#waiting.push(waiting);
-      if (this.relieve) this.#relief ??= setInterval(() => this.#look(), RELIEF_INTERVAL_MS).unref();
-    });
+  /** A connection that nobody uses, or a new one. Work inside of other work may have one more than there are places. */
+  async #acquire(): Promise<Connection> {
+    for (let idle = this.#idle.pop(); idle; idle = this.#idle.pop()) {
+      // Nothing was sent on it yet, so another connection will do.
+      if (!idle.isDoubtful || (await idle.probe())) return idle;
+      this.#discard(idle);
+    }
+    return this.#open();
   }
 
   #look(): void {
-    if (this.#waiting.length > 0)
-      this.relieve?.(
-        this.#inUse,
-        this.#waiting.map(({ user }) => user),
-      );
+    if (this.turns.waiting > 0) this.#relieve?.(this.#inUse, this.turns.waitingCallers);
     else if (this.#relief) {
       clearInterval(this.#relief);
       this.#relief = null;
     }
-  }
-
-  #next(): Waiting<Connection> | undefined {
-    if (this.relieve === null || this.#waiting.length < 2) return this.#waiting.shift();
-    const inUseBy = new Map<string, number>();
-    for (const user of this.#inUse.values()) inUseBy.set(user, (inUseBy.get(user) ?? 0) + 1);
-    const least = Math.min(...this.#waiting.map(({ user }) => inUseBy.get(user) ?? 0));
-    const position = this.#waiting.findIndex(({ user }) => (inUseBy.get(user) ?? 0) === least);
-    return this.#waiting.splice(position, 1)[0];
   }
 
   #open(): Connection {
@@ -182,13 +156,10 @@ export class Pool<Connection extends Pooled> {
   }
 
   #release(connection: Connection): void {
-    this.#isStarved = false;
     this.#inUse.delete(connection);
     const isSpent = connection.lost || !connection.isClean || performance.now() > (this.#all.get(connection) ?? 0);
-    if (isSpent) this.#discard(connection);
-    const next = this.#next();
-    if (next) next.give(isSpent ? this.#open() : connection);
-    else if (!isSpent) this.#idle.push(connection);
+    if (isSpent || this.#all.size > this.max) this.#discard(connection);
+    else this.#idle.push(connection);
   }
 
   #discard(connection: Connection): void {
@@ -199,6 +170,6 @@ export class Pool<Connection extends Pooled> {
   }
 }
 
-function stopped(): Error {
-  return serviceUnavailable('database', 'The service is stopping');
+function refusal(): Error {
+  return serviceUnavailable('database', 'All connections are taken', { option: 'DATABASE_WAIT_TIMEOUT' });
 }

@@ -47,10 +47,9 @@ export async function streamRows(
   options: RowStreamOptions,
 ): Promise<void> {
   const memory = new BatchMemory(database.responseMemory);
-  await database.streams.use(
-    (session) => readAll(session, memory, options).finally(() => memory.clear()),
-    options.reader,
-  );
+  await database.streams.use((session) => readAll(session, memory, options).finally(() => memory.clear()), {
+    caller: options.reader,
+  });
 }
 
 async function readAll(session: StreamSession, memory: BatchMemory, options: RowStreamOptions): Promise<void> {

@@ -107,6 +107,11 @@ export class Session implements Pooled {
     return this.connection.state;
   }
 
+  /** The process of the server, or that of a pooler; null while there is none. */
+  get processId(): number | null {
+    return this.connection.processId;
+  }
+
   get isClean(): boolean {
     return this.connection.isClean;
   }
