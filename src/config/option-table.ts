@@ -278,7 +278,7 @@ export const OPTIONS = {
   ),
   MAX_BATCH_MUTATION: optional(
     wholeNumber(1, 2_147_483_647),
-    'Items that a request may write, nested ones included; if not set, unlimited',
+    'Items that a request may write, nested ones included; if not set, one per 4 kB of the largest heap of Node',
   ),
   IDEMPOTENCY_TTL: duration('1d', 'How long a request with an Idempotency-Key is remembered'),
   MAX_PAYLOAD_SIZE: size('1mb', 'Largest request body'),

@@ -13,6 +13,8 @@ export interface ParseLimits {
   readonly arrayLength: number;
   /** Highest `limit`; null when there is none. */
   readonly pageSize: number | null;
+  /** How many items of a selection without a limit are read; null or absent for all. */
+  readonly selectedRows?: number | null | undefined;
   /** Lists above this many items are streamed. */
   readonly wholeRows: number;
   /** Whether unknown parameters of a URL are refused. */

@@ -169,8 +169,9 @@ function parseLimit(input: unknown, context: ParseContext): PageLimit | null {
   const { values, limits } = context;
   const most = limits.pageSize;
   const all = input === '-1' || input === -1;
-  if (all && most === null) return { kind: 'all' };
-  const limit = all && most !== null ? most : wholeNumber(input, 'limit');
+  const every = Math.min(most ?? Number.POSITIVE_INFINITY, limits.selectedRows ?? Number.POSITIVE_INFINITY);
+  if (all && every === Number.POSITIVE_INFINITY) return { kind: 'all' };
+  const limit = all ? every : wholeNumber(input, 'limit');
   if (most !== null && limit > most)
     throw invalidQuery(`"limit" must be less than or equal to ${most}`, { option: 'QUERY_LIMIT_MAX', limit: most });
   if (limit <= Math.min(SMALL_PAGE, limits.wholeRows)) return { kind: 'constant', value: limit };

@@ -184,7 +184,9 @@ export function parseSelection(collection: string, query: Input, key: readonly s
   const limited = requestedLimit !== undefined && requestedLimit !== null && requestedLimit !== '';
   const limit = limited ? requestedLimit : -1;
   const input = { filter, search, sort, limit, offset, page, fields: key.map(quoteName) };
-  const context = contextOf({ ...limits, wholeRows: Number.MAX_SAFE_INTEGER }, true);
+  // Pages have the size of the limit.
+  const selectedRows = page === undefined ? limits.selectedRows : null;
+  const context = contextOf({ ...limits, selectedRows, wholeRows: Number.MAX_SAFE_INTEGER }, true);
   return finish({ collection, target: { kind: 'selected', limited } }, input, context);
 }
 

@@ -1,4 +1,5 @@
 /** Everything behind HTTP: the database, the model and the policies, and the reads, writes and schema changes over them. */
+import { getHeapStatistics } from 'node:v8';
 import { DatabaseCaller } from '../access/database-caller.js';
 import type { Policies } from '../access/policies.js';
 import { directusSynonyms } from '../api/directus/compatibility.js';
@@ -128,7 +129,7 @@ export function createCore(
   const services = { database, mirror, policies, callers, consistency, extensions };
   const reads = new Reads({ ...services, replicas, cache, shapeStats }, readLimits, observe);
   const writeLimits = {
-    maxRows: config.MAX_BATCH_MUTATION,
+    maxRows: config.MAX_BATCH_MUTATION ?? rowsInHeap(),
     parse: parseLimits(config),
     shapes: config.SHAPE_CACHE_SIZE,
     shapeMemory: config.SHAPE_CACHE_MEMORY / 2,
@@ -144,6 +145,14 @@ export function createCore(
   });
   const traffic = new TrafficRecorder(() => mirror.model);
   return { database, mirror, policies, reads, writes, schemaChanges, replicas, cache, traffic, extensions };
+}
+
+/** Bytes of heap for each item that a request writes, with what the plan of the write needs. */
+const BYTES_PER_ROW = 4_096;
+
+/** How many items a request may write without a limit of its own: more of them would end the process. */
+function rowsInHeap(): number {
+  return Math.floor(getHeapStatistics().heap_size_limit / BYTES_PER_ROW);
 }
 
 /** The callers as the database learns them, or null with DATABASE_CALLER=service. */

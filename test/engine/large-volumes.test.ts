@@ -12,12 +12,22 @@ import { pipeline } from 'node:stream/promises';
 import t from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
 import { findProgram } from '../support/programs.js';
-import { ADMIN_TOKEN, createDatabase, makeFolder, request, startDatabase, withSql } from '../support/service.js';
+import {
+  ADMIN_TOKEN,
+  type Answer,
+  createDatabase,
+  makeFolder,
+  request,
+  startDatabase,
+  withSql,
+} from '../support/service.js';
 import { SMALL_HEAP, startSmallHeap } from '../support/small-heap.js';
 
 const LARGE_ROWS = 40;
 const LARGE_BYTES = 10_000_000;
 const SMALL_ROWS = 1_000_000;
+/** One item per 4 kB of the heap. */
+const MOST_WRITTEN = 143_360;
 
 t.setTimeout(900_000);
 const curl = await findProgram('curl');
@@ -85,19 +95,26 @@ t.test('exports of large rows and of a million rows', { skip: curl === null && '
   await watched.end(t, 'exports');
 });
 
-t.test('an update and a deletion of a million rows by a query', async (t) => {
+t.test('updates and deletions by a query: of as many items as the heap allows, and of a million', async (t) => {
   const watched = watch();
-  const headers = { 'content-type': 'application/json' };
-  const filter = { id: { _gt: 0 } };
-  const body = JSON.stringify({ query: { filter, limit: -1 }, data: { amount: 7 } });
-  const updated = await request({ url }, 'PATCH', '/items/small?fields=id', { headers, body });
-  t.ok(updated.status === 200 || updated.status === 400, `${updated.status} ${updated.text.slice(0, 300)}`);
-  const removed = await request({ url }, 'DELETE', '/items/small', {
-    headers,
-    body: JSON.stringify({ query: { filter, limit: -1 } }),
-  });
-  t.ok(removed.status === 204 || removed.status === 400, `${removed.status} ${removed.text.slice(0, 300)}`);
+  const send = (method: string, path: string, given: unknown): Promise<Answer> => {
+    const body = JSON.stringify(given);
+    const headers = { 'content-type': 'application/json', 'content-length': `${Buffer.byteLength(body)}` };
+    return request({ url }, method, path, { headers, body });
+  };
+  const data = { amount: 7 };
+  const all = { filter: { id: { _gt: 0 } }, limit: -1 };
+  const most = { filter: { id: { _lte: MOST_WRITTEN } } };
+  const refused = { errors: [{ extensions: { option: 'MAX_BATCH_MUTATION', limit: MOST_WRITTEN } }] };
+  t.match((await send('PATCH', '/items/small?fields=id', { query: all, data })).json, refused);
+  t.match((await send('DELETE', '/items/small', { query: all })).json, refused);
+  t.equal((await send('PATCH', '/items/small?fields=id', { query: most, data })).status, 200);
+  t.equal((await send('DELETE', '/items/small', { query: most })).status, 204);
   await watched.end(t, 'changes');
+  await withSql(databaseUrl, async (sql) => {
+    const [row] = await sql`select count(*)::int as count, count(amount)::int as changed from small`;
+    t.strictSame(row, { count: SMALL_ROWS - MOST_WRITTEN, changed: 0 });
+  });
 });
 
 t.test('a snapshot of fields with large metadata', async (t) => {

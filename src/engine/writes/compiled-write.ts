@@ -34,6 +34,7 @@ import { type FlatRow, type FlatRows, flatRow, flatRows, hasPlainKey, isPlainTab
 import { checkKey, keyOfRow, shownKey, shownWrittenKey } from '../../plan/write/key.js';
 import type { WritePlanContext } from '../../plan/write/payload-row.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
+import { checkRows } from '../../plan/write/write-rows.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Session, TransactionStatement } from '../../postgres/pools/sessions.js';
 import type { Parsed } from '../../request/ast.js';
@@ -431,6 +432,7 @@ export class WriteCompiler {
     if (compiled.uneven) await session.setPlanMode('force_generic_plan');
     client.staged('execute');
     const data = rowsOfAnswer(cell?.toString() ?? '{"data":[]}');
+    checkRows(data.length, this.limits.maxRows);
     return data.map((item) => {
       const tag = item[SELECTED_TAG];
       return { key: keyOfRow(collection, item), tag: typeof tag === 'string' ? tag.slice(1, -1) : null };
@@ -440,7 +442,10 @@ export class WriteCompiler {
   /** Returns null if keys select the items. */
   parseSelected(collection: Collection, selected: Selected): Parsed | null {
     if (selected.kind !== 'query') return null;
-    return parseSelection(collection.name, selected.query, keyNames(collection), this.limits.parse);
+    const { maxRows, parse } = this.limits;
+    // One more than may be written is enough to refuse them.
+    const most = maxRows === null ? null : maxRows + 1;
+    return parseSelection(collection.name, selected.query, keyNames(collection), { ...parse, selectedRows: most });
   }
 
   #compile(shape: string, model: Model, writer: Writer, compile: () => Statement | FlatStatement): CompiledWrite {

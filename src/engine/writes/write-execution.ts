@@ -135,10 +135,12 @@ export abstract class WriteExecution {
   }
 
   protected restrict(name: string, { caller, author, access }: Writer, model: Model): WriteTarget {
+    const { transactionTimeout: timeout } = this.services.database;
     const context = {
       model,
       author,
       maxRows: this.limits.maxRows,
+      ...(timeout === 0 ? {} : { until: performance.now() + timeout }),
       variables: { ...caller, now: new Date().toISOString() },
       access: access ?? this.services.policies.accessOf(caller),
     };

@@ -77,6 +77,8 @@ export interface WritePlanContext {
   readonly model: Model;
   /** Rows one request may write, nested ones included; null for no limit. */
   readonly maxRows: number | null;
+  /** When the plan must be made, by the clock of `performance`; absent for no limit. */
+  readonly until?: number;
   readonly variables: WriteVariables;
   readonly author: Author;
   /** The permissions, or null if the caller may write everything. */

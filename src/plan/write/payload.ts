@@ -62,13 +62,15 @@ import {
   type WritePlanContext,
 } from './payload-row.js';
 import type { PlannedWrite } from './write.js';
-import { Rows } from './write-rows.js';
+import { checkRows, Rows } from './write-rows.js';
 
-export function planCreate(
+export async function planCreate(
   collection: Collection,
   payloads: readonly Payload[],
   context: WritePlanContext,
 ): Promise<PlannedWrite> {
+  // Each item is a row at least: too many of them need not wait for their turn.
+  checkRows(payloads.length, context.maxRows);
   return planned(payloads, async () => {
     const walker = new PayloadWalker(context);
     const many = payloads.length > 1;

@@ -1,6 +1,6 @@
 /** The rows of a write while its payload is walked: merged where a row is named twice, completed, and given their shape. */
 import { randomUUID } from 'node:crypto';
-import { failedValidation, forbidden, invalidPayload } from '../../base/errors.js';
+import { failedValidation, forbidden, invalidPayload, ranTooLong } from '../../base/errors.js';
 import { forEachInSlices } from '../../base/time-slices.js';
 import { isKey, requireSingleKey, singleKey } from '../../mirror/item-key.js';
 import { type Collection, type Field, type Model, needsValue } from '../../mirror/model.js';
@@ -202,7 +202,10 @@ export class Rows {
     const lists = this.#lists.filter((list) => list.rows.length > 0);
     for (const list of lists) {
       const fields = completedFields(list.collection);
-      await forEachInSlices(list.rows, (row) => this.#complete(row, fields));
+      await forEachInSlices(list.rows, (row, position) => {
+        this.#checkTime(position);
+        this.#complete(row, fields);
+      });
     }
     await forEachInSlices(this.#disputes, settleDispute);
     for (const list of lists)
@@ -333,8 +336,17 @@ export class Rows {
   #countRows(rows: number): void {
     this.#count += rows;
     checkRows(this.#count, this.context.maxRows);
+    this.#checkTime(this.#count);
+  }
+
+  /** To be called for each row, with its number. */
+  #checkTime(row: number): void {
+    const { until } = this.context;
+    if (until !== undefined && row % ROWS_PER_CLOCK_CHECK === 0 && performance.now() > until) throw ranTooLong();
   }
 }
+
+const ROWS_PER_CLOCK_CHECK = 256;
 
 /** The statement knows the keys of new items before it makes them. */
 function unsaidKey(path: string, { name }: Field): Error {

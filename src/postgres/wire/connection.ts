@@ -78,6 +78,8 @@ export class Connection implements Receiver, Watched {
   #seenFirst: SentQueries | undefined;
   #seenPosition = 0;
   #since = 0;
+  /** The statements that PostgreSQL was asked to stop, because they took too long together. */
+  #stopped: SentQueries | null = null;
 
   constructor(private readonly options: ConnectionOptions) {
     this.#openings = new Opening(options);
@@ -155,14 +157,21 @@ export class Connection implements Receiver, Watched {
       this.options.watchdog.timedOut++;
       this.options.watchdog.doubtAll();
       this.destroy(unanswered());
+    } else if (first.queries.length > 1 && time >= this.options.limits.together && this.#stopped !== first) {
+      this.#stopped = first;
+      this.#stop();
     }
   }
 
-  /** Cancels the running statement if all its clients have left. Later statements wait, so that they are not cancelled instead. */
+  /** Cancels the running statement if all its clients have left. */
   stopAbandoned(): void {
+    if (this.#sent[0]?.queries[0]?.isAbandoned?.()) this.#stop();
+  }
+
+  /** Cancels the running statement. Later statements wait, so that they are not cancelled instead. */
+  #stop(): void {
     const socket = this.#socket;
     if (this.#stopping || this.#key === null || socket === null) return;
-    if (!this.#sent[0]?.queries[0]?.isAbandoned?.()) return;
     this.#stopping = true;
     void cancelStatement(this.options.target, socket, this.#key).finally(() => {
       if (this.#socket === socket) this.#stopping = false;

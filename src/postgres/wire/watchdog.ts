@@ -8,6 +8,8 @@ import { performance } from 'node:perf_hooks';
 export interface TimeLimits {
   /** For an answer to a statement; Infinity for none. */
   readonly statement: number;
+  /** For statements that are sent together, after which PostgreSQL is asked to stop: its own limit applies to each of them alone. */
+  readonly together: number;
   /** For a connection to be opened. */
   readonly connect: number;
   /** That a transaction may wait for its client: one whose client has left must not hold its locks for hours. */
@@ -32,6 +34,7 @@ const MAX_TRANSACTION_IDLE_MS = 60_000;
 export function timeLimits(statementTimeout: number, connectTimeout: number, hosts: number): TimeLimits {
   return {
     statement: statementTimeout === 0 ? Infinity : statementTimeout + ANSWER_MARGIN_MS,
+    together: statementTimeout === 0 ? Infinity : statementTimeout,
     connect: (connectTimeout === 0 ? MAX_CONNECT_MS : connectTimeout) * hosts + 1_000,
     transaction: statementTimeout === 0 ? MAX_TRANSACTION_IDLE_MS : Math.max(MIN_TRANSACTION_IDLE_MS, statementTimeout),
   };
