@@ -1,6 +1,7 @@
 /**
  * Geometries and geographies of PostGIS. Outside they are GeoJSON, in longitude and latitude of WGS 84; inside they have the system
- * of coordinates of their column, or each its own if the column names none.
+ * of coordinates of their column, or each its own if the column names none. Shapes that GeoJSON lacks are the text of PostGIS (EWKT), in
+ * their own system: curves, surfaces and shapes with a measure (M).
  */
 import type { Column, Field } from '../mirror/model.js';
 import type { Operator } from '../request/ast.js';
@@ -14,29 +15,43 @@ export function isGeometry({ type, column }: Field): boolean {
   return type.startsWith('geometry') && column !== null;
 }
 
-/** All digits of a double. Geometries that GeoJSON has no type for, such as curves, are shown as the text of PostGIS. */
+/** All digits of a double. */
 export function showGeometry(value: Fragment, field: Field): JsonValue {
   const call = functionsOf(columnOf(field));
-  const plane = isGeography(field) ? sql`${value}::${call('geometry')}` : value;
-  const isGeoJsonType = sql`${call('geometrytype')}(${plane}) ~ '^((MULTI)?(POINT|LINESTRING|POLYGON)|GEOMETRYCOLLECTION)M?$' and not ${call('st_hasarc')}(${plane})`;
+  const plane = asPlane(value, field);
+  const type = sql`${call('geometrytype')}(${plane})`;
+  const text = sql`${call('st_asewkt')}(${plane}, 17)`;
+  const isGeoJsonType = sql`${call('st_zmflag')}(${plane}) in (0, 2) and (${type} ~ '^(MULTI)?(POINT|LINESTRING|POLYGON)$'
+    or ${type} = 'GEOMETRYCOLLECTION' and ${text} !~ 'CIRCULAR|CURVE|SURFACE|TIN|TRIANGLE')`;
   const geojson = sql`${call('st_asgeojson')}(${inWgs84(value, field)}, 15, 0)`;
   return {
     form: 'json',
-    text: sql`case when ${isGeoJsonType} then ${geojson} else pg_catalog.to_json(${call('st_asewkt')}(${plane}))::text end`,
+    text: sql`case when ${isGeoJsonType} then ${geojson} else pg_catalog.to_json(${text})::text end`,
   };
 }
 
-/** The value of a column, from the text of a GeoJSON geometry. */
+/** The value of a column, from the text of a GeoJSON geometry or EWKT. */
 export function geometryOf(text: Fragment, field: Field): Fragment {
   const column = columnOf(field);
   const call = functionsOf(column);
-  const geometry = sql`${call('st_setsrid')}(${call('st_geomfromgeojson')}(${text}), ${integerLiteral(WGS84_SRID)})`;
   const { srid } = column;
+  const geometry = geoJsonShape(text, field);
   const transformed =
     srid === null || srid === WGS84_SRID
       ? geometry
       : sql`${call('st_transform')}(${geometry}, ${integerLiteral(srid)})`;
-  return isGeography(field) ? sql`${transformed}::${call('geography')}` : transformed;
+  const shape = sql`(case when ${isGeoJsonText(text)} then ${transformed} else ${call('st_geomfromewkt')}(${text}) end)`;
+  return isGeography(field) ? sql`${shape}::${call('geography')}` : shape;
+}
+
+function isGeoJsonText(text: Fragment): Fragment {
+  return sql`starts_with(${text}, '{')`;
+}
+
+/** In WGS 84. */
+function geoJsonShape(text: Fragment, field: Field): Fragment {
+  const call = functionsOf(columnOf(field));
+  return sql`${call('st_setsrid')}(${call('st_geomfromgeojson')}(${text}), ${integerLiteral(WGS84_SRID)})`;
 }
 
 /** A value in the place of another. In a column without an SRID each value has one of its own, which its successor keeps. */
@@ -47,15 +62,16 @@ export function withSridOf(previous: Fragment, value: Fragment, field: Field): F
   return sql`case ${srid} when 0 then ${call('st_setsrid')}(${value}, 0) else ${call('st_transform')}(${value}, ${srid}) end`;
 }
 
-/** `given` is the text of a GeoJSON geometry. */
+/** `operand` is the text of a GeoJSON geometry or EWKT. */
 export function compareGeometries(left: Fragment, operator: Operator, operand: Fragment, field: Field): Fragment {
   const column = columnOf(field);
   const call = functionsOf(column);
   if (operator === 'eq' || operator === 'neq') {
     // Values are compared as they are shown: a transformation and back would not give the same digits.
-    const shape = sql`${call('st_setsrid')}(${call('st_geomfromgeojson')}(${operand}), ${integerLiteral(WGS84_SRID)})`;
     const equals = operatorIn(column.base_schema, '=');
-    const test = sql`${inWgs84(left, field)} ${equals} ${shape}`;
+    const [shape, plane] = [geoJsonShape(operand, field), asPlane(left, field)];
+    const text = sql`${call('st_geomfromewkt')}(${operand})`;
+    const test = sql`case when ${isGeoJsonText(operand)} then ${inWgs84(left, field)} ${equals} ${shape} else ${plane} ${equals} ${text} end`;
     return operator === 'eq' ? test : sql`not (${test})`;
   }
   const inside = indexed(left, field);
@@ -85,12 +101,16 @@ function indexed(left: Fragment, field: Field): Fragment {
 function inWgs84(value: Fragment, field: Field): Fragment {
   const column = columnOf(field);
   const call = functionsOf(column);
-  const plane = isGeography(field) ? sql`${value}::${call('geometry')}` : value;
+  const plane = asPlane(value, field);
   if (column.srid === WGS84_SRID || (isGeography(field) && column.srid === null)) return plane;
   const transformed = sql`${call('st_transform')}(${plane}, ${integerLiteral(WGS84_SRID)})`;
   if (column.srid !== null) return transformed;
   const withSrid = sql`${call('st_setsrid')}(${plane}, ${integerLiteral(WGS84_SRID)})`;
   return sql`case ${call('st_srid')}(${plane}) when ${integerLiteral(WGS84_SRID)} then ${plane} when 0 then ${withSrid} else ${transformed} end`;
+}
+
+function asPlane(value: Fragment, field: Field): Fragment {
+  return isGeography(field) ? sql`${value}::${functionsOf(columnOf(field))('geometry')}` : value;
 }
 
 function isGeography(field: Field): boolean {

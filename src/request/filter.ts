@@ -7,6 +7,7 @@ import { invalidQuery, tooManyRelations } from '../base/errors.js';
 import { Digits, isObject, parseJson, writeJson } from '../base/exact-json.js';
 import { isOneOf, onlyOf } from '../base/narrow.js';
 import type { Scalar } from '../sql/codec.js';
+import { shapeText } from '../sql/geojson.js';
 import { isNow } from '../sql/now.js';
 import {
   AGGREGATES,
@@ -235,8 +236,13 @@ function dynamic(text: string, owner: string): { variable: string } | null {
 }
 
 function parseShape(input: unknown, context: ParseContext, owner: string): Operand {
-  const shape = readCondition(input, owner);
-  return { kind: 'slot', slot: context.values.add(jsonText(shape, owner)) };
+  return { kind: 'slot', slot: context.values.add(readShape(input, owner)) };
+}
+
+/** The text of a GeoJSON object or EWKT. */
+function readShape(input: unknown, owner: string): string {
+  const text = typeof input === 'string' && !input.trimStart().startsWith('{') ? shapeText(input) : null;
+  return text ?? jsonText(readCondition(input, owner), owner);
 }
 
 /** `{geometry, distance}`: a list of two values. */
@@ -250,7 +256,7 @@ function parseDistance(input: unknown, context: ParseContext, owner: string): Op
   if (!Number.isFinite(number) || number < 0)
     throw invalidQuery(`"_dwithin" of "${owner}" needs a non-negative number as "distance"`);
   if (geometry === undefined) throw invalidQuery(`"_dwithin" of "${owner}" needs GeoJSON as "geometry"`);
-  const shape = { json: jsonText(readCondition(geometry, owner), owner) };
+  const shape = { json: readShape(geometry, owner) };
   return { kind: 'slot', slot: context.values.add([shape, number]) };
 }
 

@@ -4,7 +4,7 @@ import { isIP } from 'node:net';
 import { forbidden, invalidQuery, type ServiceError } from '../base/errors.js';
 import { wholeDigits } from '../base/exact-json.js';
 import { type Composite, strayAttribute } from './composite.js';
-import { isGeoJson } from './geojson.js';
+import { SHAPE, shapeText } from './geojson.js';
 import { jsonKey, recordKey } from './key-literal.js';
 import { elementBytes, hexOf, hstoreOf, hstoreOfText, VECTOR_TYPES, vectorOf } from './literal.js';
 import { readMoment } from './moment.js';
@@ -170,8 +170,8 @@ function recordKeyOf(value: Scalar, origin: Origin): string {
 }
 
 function geoJsonOf(value: Scalar, origin: Origin): string {
-  const text = typeof value === 'object' ? value.json : String(value);
-  if (!isGeoJson(parsed(text))) throw misfit(origin, 'it must be a GeoJSON geometry of WGS 84 (RFC 7946)');
+  const text = shapeText(typeof value === 'object' ? value.json : String(value));
+  if (text === null) throw misfit(origin, `it must be ${SHAPE}`);
   return text;
 }
 
@@ -190,14 +190,6 @@ function specialText(codec: 'range' | 'multirange' | 'network' | 'ltree', value:
   if (read === null)
     throw misfit(origin, `it must be a ${codec} such as ${codec === 'range' ? '[1,5)' : '{[1,5),[8,9]}'}`);
   return read;
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return null;
-  }
 }
 
 /** How an element of a list is written, and what it has to be. */

@@ -1,6 +1,7 @@
 /**
  * GeoJSON as RFC 7946 has it: a geometry whose positions are longitude and latitude of WGS 84. PostGIS answers input that it cannot
- * read with an error of its own inside, so the service checks everything before it sends it.
+ * read with an error of its own inside, so the service checks everything before it sends it. Shapes that GeoJSON lacks are the text of
+ * PostGIS (EWKT).
  */
 import { isRecord, propertiesOf } from '../base/narrow.js';
 
@@ -29,7 +30,7 @@ const COORDINATES: Readonly<Record<string, Check>> = {
 /** Levels of collections inside collections. */
 const MAX_DEPTH = 20;
 
-export function isGeoJson(value: unknown, depth = 0): boolean {
+function isGeoJson(value: unknown, depth = 0): boolean {
   if (!isRecord(value) || Array.isArray(value) || depth > MAX_DEPTH) return false;
   const { type, coordinates, geometries, crs } = value;
   if (!isWorld(crs) || typeof type !== 'string') return false;
@@ -38,6 +39,29 @@ export function isGeoJson(value: unknown, depth = 0): boolean {
   const check = Object.hasOwn(COORDINATES, type) ? COORDINATES[type] : undefined;
   // An empty geometry has no coordinates, whatever its type.
   return check !== undefined && Array.isArray(coordinates) && (coordinates.length === 0 || check(coordinates));
+}
+
+/** The values of a geometry field, for errors. */
+export const SHAPE = 'a GeoJSON geometry of WGS 84 (RFC 7946), or EWKT for a shape that GeoJSON does not have';
+
+const EWKT =
+  /^(?:SRID=\d{1,6};)?(?:POINT|LINESTRING|POLYGON|MULTI(?:POINT|LINESTRING|POLYGON|CURVE|SURFACE)|GEOMETRYCOLLECTION|CIRCULARSTRING|COMPOUNDCURVE|CURVEPOLYGON|POLYHEDRALSURFACE|TIN|TRIANGLE) ?(Z?M)? ?(?:EMPTY|\([A-Z\d\s.,()+-]*\))$/i;
+const OF_POSTGIS = /CIRCULAR|CURVE|SURFACE|\bTIN|TRIANGLE/i;
+/** A position of four numbers. */
+const MEASURED = /[(,]\s*(?:[^\s,()]+\s+){3}[^\s,()]+\s*[,)]/;
+
+/** The text of a shape as PostGIS or GeoJSON has it, or null if it is none. */
+export function shapeText(given: string): string | null {
+  const text = given.trim();
+  if (!text.startsWith('{')) {
+    const [isEwkt, measure] = EWKT.exec(text) ?? [];
+    return isEwkt && (measure || OF_POSTGIS.test(text) || MEASURED.test(text)) ? text : null;
+  }
+  try {
+    return isGeoJson(JSON.parse(text)) ? text : null;
+  } catch {
+    return null;
+  }
 }
 
 /** One that is too large for JavaScript is infinite. */

@@ -338,6 +338,88 @@ t.test('PostGIS', { skip }, async (t) => {
     t.equal((await sql`select from places`).length, 1, 'nothing of it is there');
   });
 
+  await t.test('shapes that GeoJSON does not have come back as they were sent', async (t) => {
+    const shapes = [
+      'SRID=4326;POINTM(1 2 3)',
+      'SRID=3857;POINT(1 2 3 4)',
+      'LINESTRINGM(0 0 0.30000000000000004,1 1 2)',
+      'MULTIPOINTM(1 2 3,2 3 4)',
+      'SRID=4326;POINTM EMPTY',
+      'CIRCULARSTRING(0 0,1 1,2 0)',
+      'SRID=3857;COMPOUNDCURVE(CIRCULARSTRING(0 0,1 1,1 0),(1 0,0 1))',
+      'CURVEPOLYGON((0 0,1 1,1 0,0 0))',
+      'MULTICURVE((0 0,5 5),CIRCULARSTRING(4 0,4 4,8 4))',
+      'MULTISURFACE(((7 8,10 10,6 14,4 11,7 8)))',
+      'POLYHEDRALSURFACE(((0 0 0,0 0 1,0 1 1,0 1 0,0 0 0)))',
+      'TRIANGLE((0 0,0 9,9 0,0 0))',
+      'TIN(((0 0 0,0 0 1,0 1 0,0 0 0)))',
+      'GEOMETRYCOLLECTION(POINT(1 1),TRIANGLE((0 0,0 9,9 0,0 0)))',
+      'GEOMETRYCOLLECTION(CURVEPOLYGON((0 0,1 1,1 0,0 0)))',
+    ];
+    await sql.unsafe(`
+      create table exotic (id int primary key, shape shapes.geometry, m shapes.geometry(pointm,4326), zm shapes.geography(pointzm),
+        plane shapes.geometry(pointm,3857));
+      insert into exotic (id, shape) select n, shapes.st_geomfromewkt(shape)
+        from unnest(array[${shapes.map((shape) => `'${shape}'`).join()}]) with ordinality s (shape, n);
+      update exotic set m = 'SRID=4326;POINTM(1 2 3)', zm = 'SRID=4326;POINTZM(1 2 3 4)', plane = 'SRID=3857;POINTM(9 8 7)' where id = 1`);
+    await request(service, 'POST', '/utils/cache/clear');
+    const stored = async (): Promise<unknown[]> => [...(await sql`select exotic::text from exotic order by id`)];
+    const before = await stored();
+    const { json } = await get(service, '/items/exotic?sort=id');
+    const { data } = json as { data: { id: number; shape: string }[] };
+    t.strictSame(
+      data.map(({ shape }) => shape),
+      shapes,
+    );
+    t.match(data[0], {
+      m: 'SRID=4326;POINTM(1 2 3)',
+      zm: 'SRID=4326;POINT(1 2 3 4)',
+      plane: 'SRID=3857;POINTM(9 8 7)',
+    });
+    for (const { id, ...item } of data) {
+      for (const [name, shape] of Object.entries(item).filter(([, each]) => each !== null)) {
+        const query = { fields: ['id'], filter: { [name]: { _eq: shape } } };
+        t.strictSame((await send('SEARCH', '/items/exotic', { query })).json, { data: [{ id }] }, `${name}: ${shape}`);
+      }
+      t.match(await send('PATCH', `/items/exotic/${id}?fields=shape`, item), {
+        status: 200,
+        json: { data: { shape: item.shape } },
+      });
+      t.equal((await send('POST', '/items/exotic', { ...item, id: id + 100 })).status, 200);
+      t.equal((await send('DELETE', `/items/exotic/${id + 100}`, {})).status, 204);
+    }
+    t.strictSame(await stored(), before, 'by PATCH');
+    t.equal((await send('POST', '/utils/import/exotic', data)).status, 200);
+    t.strictSame(await stored(), before, 'by an import');
+    const found = await send('SEARCH', '/items/exotic', {
+      query: { fields: ['id'], filter: { m: { _intersects: 'SRID=4326;POINTM(1 2 9)' } } },
+    });
+    t.strictSame(found.json, { data: [{ id: 1 }] }, found.text);
+    const near = { geometry: 'SRID=4326;POINTM(1 2 9)', distance: 1 };
+    const close = await send('SEARCH', '/items/exotic', {
+      query: { fields: ['id'], filter: { m: { _dwithin: near } } },
+    });
+    t.strictSame(close.json, { data: [{ id: 1 }] }, close.text);
+    const query = 'mutation ($shape: GraphQLGeoJSON) { update_exotic_item(id: 2, data: {shape: $shape}) { shape } }';
+    const graphql = await send('POST', '/graphql', { query, variables: { shape: shapes[1] } });
+    t.strictSame(graphql.json, { data: { update_exotic_item: { shape: shapes[1] } } }, graphql.text);
+    for (const wrong of [
+      'POINTM(1 2)',
+      'TIN(((0 0)))',
+      'CIRCULARSTRING(a b)',
+      'SRID=99;TIN EMPTY',
+      'POINTM(1 2 3',
+      'SRID=3857;POINTM(1 2 3)',
+      POINT,
+    ])
+      for (const [method, path, body] of [
+        ['PATCH', '/items/exotic/1', { m: wrong }],
+        ['SEARCH', '/items/exotic', { query: { filter: { m: { _intersects: wrong === POINT ? 'POINTM' : wrong } } } }],
+      ] as const)
+        t.match(await send(method, path, body), { status: 400 }, `${method} ${JSON.stringify(wrong)}`);
+    t.strictSame(await stored(), before);
+  });
+
   await t.test('a raster is found by what is shown of it, and other texts are refused', async (t) => {
     await sql.unsafe(`
       create extension postgis_raster schema shapes;

@@ -6,7 +6,7 @@ import { type Column, DATE_TYPES, type Field } from '../../mirror/model.js';
 import { ownName } from '../../mirror/synonyms.js';
 import { fits, isWithin, NOT_FINITE, NUMBER, RANGES, UUID_PATTERN } from '../../sql/codec.js';
 import { type Composite, strayAttribute } from '../../sql/composite.js';
-import { isGeoJson } from '../../sql/geojson.js';
+import { SHAPE, shapeText } from '../../sql/geojson.js';
 import { elementBytes, hexOf, hstoreOf, hstoreOfText, VECTOR_TYPES, vectorOf } from '../../sql/literal.js';
 import { isClock, isMoment, readMoment } from '../../sql/moment.js';
 
@@ -203,16 +203,10 @@ function checkMoment(text: string, field: Field, path: string): string {
   throw invalidPayload(`Invalid ${field.type === 'date' ? 'Date' : 'DateTime'} format in field "${path}"`);
 }
 
-/** An object, or its text as a file of CSV holds it. */
+/** An object, its text as a file of CSV holds it, or EWKT. */
 function checkShape(value: unknown, path: string): string {
-  const text = typeof value === 'string' ? value : writeJson(value);
-  let shape: unknown = null;
-  try {
-    shape = JSON.parse(text);
-  } catch {
-    // Answered below: it is no JSON.
-  }
-  if (!isGeoJson(shape)) throw invalidValue(path, 'a GeoJSON geometry of WGS 84 (RFC 7946)');
+  const text = shapeText(typeof value === 'string' ? value : writeJson(value));
+  if (text === null) throw invalidValue(path, SHAPE);
   return text;
 }
 

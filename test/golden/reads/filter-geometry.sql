@@ -12,12 +12,19 @@ from (
     select "%t1"."id"
     from "public"."places" "%t1"
     where ("shapes"."st_dwithin"("%t1"."globe",
-      "shapes"."st_setsrid"("shapes"."st_geomfromgeojson"($1::text), 4326)::"shapes"."geography", $2::float8)
+      (case when pg_catalog.starts_with($1::text, '{')
+        then "shapes"."st_setsrid"("shapes"."st_geomfromgeojson"($1::text), 4326)
+        else "shapes"."st_geomfromewkt"($1::text) end)::"shapes"."geography",
+      $2::float8)
       and "shapes"."st_within"("%t1"."mercator",
-        "shapes"."st_transform"("shapes"."st_setsrid"("shapes"."st_geomfromgeojson"($3::text), 4326), 3857))
+        (case when pg_catalog.starts_with($3::text, '{')
+          then "shapes"."st_transform"("shapes"."st_setsrid"("shapes"."st_geomfromgeojson"($3::text), 4326), 3857)
+          else "shapes"."st_geomfromewkt"($3::text) end))
       and "shapes"."st_covers"(case "shapes"."st_srid"("%t1"."free") when 4326 then "%t1"."free" when 0
         then "shapes"."st_setsrid"("%t1"."free", 4326) else "shapes"."st_transform"("%t1"."free", 4326) end,
-        "shapes"."st_setsrid"("shapes"."st_geomfromgeojson"($4::text), 4326)))
+        (case when pg_catalog.starts_with($4::text, '{')
+          then "shapes"."st_setsrid"("shapes"."st_geomfromgeojson"($4::text), 4326)
+          else "shapes"."st_geomfromewkt"($4::text) end)))
     order by "%t1"."id"
     limit 100
   ) "%p1"
