@@ -233,7 +233,13 @@ const { administrator, editor } = await withSql(databaseUrl, async (sql) => {
   };
 });
 const recorder = await StatementRecorder.open(databaseUrl);
-const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1', ...KNOWS_CALLERS });
+/** Without the option, the limit of rows depends on the heap of the process. */
+const service = await startTestService({
+  databaseUrl: recorder.url,
+  WORKERS: '1',
+  MAX_BATCH_MUTATION: '100000',
+  ...KNOWS_CALLERS,
+});
 // The first request of a caller asks PostgreSQL who that is.
 for (const { token } of [administrator, editor]) await request(service, 'GET', '/items/articles', { token });
 

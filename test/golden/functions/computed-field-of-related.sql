@@ -25,6 +25,7 @@ from (
       where "%t3"."id" operator(pg_catalog.=) "%p1"."author"
       limit 1
     ) "%p3"
+    offset 0
   ) "%l4" on true
   order by "%p1"."%s0", "%p1"."id"
 ) "%r1";

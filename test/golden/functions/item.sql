@@ -20,5 +20,6 @@ select '{"data":' || coalesce((
       where "%t2"."id" operator(pg_catalog.=) "%p1"."author"
       limit 1
     ) "%p2"
+    offset 0
   ) "%l3" on true
 ), 'null') || '}';

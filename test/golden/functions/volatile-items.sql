@@ -30,3 +30,16 @@ from (
     ) "%r2"
   ) "%l3" on true
 ) "%r1";
+
+reset session authorization;
+
+reset role;
+
+reset all;
+
+discard temp;
+
+select pg_catalog.pg_advisory_unlock_all();
+
+-- $1 = '30000'
+select pg_catalog.set_config('idle_in_transaction_session_timeout', $1, false);

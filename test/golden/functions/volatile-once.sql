@@ -21,6 +21,8 @@ select '{"data":' || coalesce((
   ) "%p1"
 ), 'null') || '}';
 
+reset role;
+
 -- $1 = '{"data":"7"}'
 -- $2 = 'QzmMcWqXhr3EAe0DapJYmeKYt9EuE9CZgpAS3FgL5iM'
 update "public".service_receipts
@@ -28,3 +30,16 @@ set answer = $1
 where id operator(pg_catalog.=) $2;
 
 commit;
+
+reset session authorization;
+
+reset role;
+
+reset all;
+
+discard temp;
+
+select pg_catalog.pg_advisory_unlock_all();
+
+-- $1 = '30000'
+select pg_catalog.set_config('idle_in_transaction_session_timeout', $1, false);

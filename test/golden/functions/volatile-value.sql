@@ -7,3 +7,16 @@ select '{"data":' || coalesce((
     from "public"."count_up"() "%t1" ("value")
   ) "%p1"
 ), 'null') || '}';
+
+reset session authorization;
+
+reset role;
+
+reset all;
+
+discard temp;
+
+select pg_catalog.pg_advisory_unlock_all();
+
+-- $1 = '30000'
+select pg_catalog.set_config('idle_in_transaction_session_timeout', $1, false);

@@ -18,7 +18,10 @@ with "%i0" as materialized (
   from pg_catalog.json_to_recordset($3::json) as "%x" (parent "pg_catalog"."int4", "child_0" "pg_catalog"."int4",
     "child_1" "pg_catalog"."int4")
 ), "%w0" as (
-  select "%t"."id"
+  select "%t"."id",
+    ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"title":'
+      || coalesce(pg_catalog.to_json("%t"."title")::text, 'null') || '}')::json as "%j",
+    '{}'::json as "%d"
   from "%i0" "%i"
   join "public"."films" "%t" on "%t"."id" operator(pg_catalog.=) "%i".k
   order by "%i".k for no key update of "%t"
@@ -86,6 +89,9 @@ with "%i0" as materialized (
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
   select pg_catalog.nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (
+    select 'update', 'films', "id"::text, "%j", coalesce("%d", "%j")
+    from "%w0"
+    union all
     select 'create', 'film_actor', pg_catalog.textin(pg_catalog.int4out("actor_id")) || '~'
       || pg_catalog.textin(pg_catalog.int4out("film_id")), "%j", coalesce("%d", "%j")
     from "%m1"

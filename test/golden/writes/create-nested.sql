@@ -258,6 +258,7 @@ from (
       where "%t2"."id" operator(pg_catalog.=) "%p1"."author"
       limit 1
     ) "%p2"
+    offset 0
   ) "%l3" on true
   left join lateral (
     select coalesce('[' || pg_catalog.string_agg("%r4"."%j", ',') || ']', '[]') as "%j"
@@ -292,6 +293,7 @@ from (
           where "%t7"."id" operator(pg_catalog.=) "%p6"."tags_id"
           limit 1
         ) "%p7"
+        offset 0
       ) "%l8" on true
       order by "%p6"."sort", "%p6"."id"
     ) "%r6"

@@ -58,6 +58,7 @@ select coalesce((
         where "%t2"."id" operator(pg_catalog.=) "%p1"."author"
         limit 1
       ) "%p2"
+      offset 0
     ) "%l3" on true
     left join lateral (
       select coalesce('[' || pg_catalog.string_agg("%r4"."%j", ',') || ']', '[]') as "%j"
@@ -92,6 +93,7 @@ select coalesce((
             where "%t7"."id" operator(pg_catalog.=) "%p6"."tags_id"
             limit 1
           ) "%p7"
+          offset 0
         ) "%l8" on true
         order by "%p6"."sort", "%p6"."id"
       ) "%r6"

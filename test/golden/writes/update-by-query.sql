@@ -6,6 +6,7 @@ begin;
 select pg_catalog.set_config('plan_cache_mode', $1, true);
 
 -- $1 = 'Alan Turing'
+-- $2 = '100001'
 select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
   select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j"
@@ -14,7 +15,8 @@ from (
     from "public"."articles" "%t1"
     left join "public"."authors" "%t2" on "%t2"."id" operator(pg_catalog.=) "%t1"."author"
     where "%t2"."name" operator(pg_catalog.=) $1::"pg_catalog"."varchar"
-    order by "%t1"."id" for update of "%t1"
+    order by "%t1"."id"
+    limit $2::bigint for update of "%t1"
   ) "%p1"
   order by "%p1"."id"
 ) "%r1";

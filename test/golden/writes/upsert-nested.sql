@@ -264,33 +264,37 @@ end;
 
 -- $1 = 'public.authors_id_seq'
 -- $2 = '70'
-select pg_catalog.setval($1::regclass, $2::int8)
-from (
-  select pg_catalog.pg_advisory_xact_lock($1::regclass::oid::int8)
-) as locked, pg_catalog.pg_sequence
-where seqrelid operator(pg_catalog.=) $1::regclass
-and
+select pg_catalog.setval(locked.oid::regclass, $2::int8)
+from ( select class.oid,
+  pg_catalog.pg_advisory_xact_lock(class.oid::int8) is not null as taken from pg_catalog.pg_class class join pg_catalog.pg_namespace namespace
+  on namespace.oid operator(pg_catalog.=) class.relnamespace where namespace.nspname operator(pg_catalog.=) (pg_catalog.parse_ident($1::text))[1]::name
+  and class.relname operator(pg_catalog.=) (pg_catalog.parse_ident($1::text))[2]::name offset 0 ) locked
+join pg_catalog.pg_sequence on seqrelid operator(pg_catalog.=) locked.oid
+where
 case
-when pg_catalog.has_sequence_privilege($1::regclass::oid, 'update')
-and pg_catalog.has_sequence_privilege($1::regclass::oid, 'usage') then seqincrement operator(pg_catalog.>) 0
+when locked.taken
+and pg_catalog.has_sequence_privilege(locked.oid, 'update')
+and pg_catalog.has_sequence_privilege(locked.oid, 'usage') then seqincrement operator(pg_catalog.>) 0
 and $2::int8 operator(pg_catalog.<) seqmax
-and $2::int8 operator(pg_catalog.>) coalesce(pg_catalog.pg_sequence_last_value($1::regclass), 0)
+and $2::int8 operator(pg_catalog.>) coalesce(pg_catalog.pg_sequence_last_value(locked.oid::regclass), 0)
 else false
 end;
 
 -- $1 = 'public.comments_id_seq'
 -- $2 = '80'
-select pg_catalog.setval($1::regclass, $2::int8)
-from (
-  select pg_catalog.pg_advisory_xact_lock($1::regclass::oid::int8)
-) as locked, pg_catalog.pg_sequence
-where seqrelid operator(pg_catalog.=) $1::regclass
-and
+select pg_catalog.setval(locked.oid::regclass, $2::int8)
+from ( select class.oid,
+  pg_catalog.pg_advisory_xact_lock(class.oid::int8) is not null as taken from pg_catalog.pg_class class join pg_catalog.pg_namespace namespace
+  on namespace.oid operator(pg_catalog.=) class.relnamespace where namespace.nspname operator(pg_catalog.=) (pg_catalog.parse_ident($1::text))[1]::name
+  and class.relname operator(pg_catalog.=) (pg_catalog.parse_ident($1::text))[2]::name offset 0 ) locked
+join pg_catalog.pg_sequence on seqrelid operator(pg_catalog.=) locked.oid
+where
 case
-when pg_catalog.has_sequence_privilege($1::regclass::oid, 'update')
-and pg_catalog.has_sequence_privilege($1::regclass::oid, 'usage') then seqincrement operator(pg_catalog.>) 0
+when locked.taken
+and pg_catalog.has_sequence_privilege(locked.oid, 'update')
+and pg_catalog.has_sequence_privilege(locked.oid, 'usage') then seqincrement operator(pg_catalog.>) 0
 and $2::int8 operator(pg_catalog.<) seqmax
-and $2::int8 operator(pg_catalog.>) coalesce(pg_catalog.pg_sequence_last_value($1::regclass), 0)
+and $2::int8 operator(pg_catalog.>) coalesce(pg_catalog.pg_sequence_last_value(locked.oid::regclass), 0)
 else false
 end;
 
