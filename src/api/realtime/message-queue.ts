@@ -8,6 +8,8 @@ import type { Socket } from '../../http/websocket.js';
 const DISTANCE_MS = 8;
 /** Messages that may wait until no more events are taken. */
 const MAX_WAITING = 50;
+/** Messages that may wait if items that are created together have one each: the last one leaves after 1.6 seconds. */
+const MAX_SEPARATE = 200;
 /** Answers that may wait: with one more, the connection ends. */
 const MAX_REPLIES = 1_000;
 /** Characters that may wait when there is another message: beyond, the connection ends. */
@@ -53,7 +55,7 @@ export class SocketOutbox {
 
   /** Whether so many more events, of so many characters in all, are taken without a limit being reached. */
   hasRoom(events: number, characters: number): boolean {
-    return this.#waiting.length + events <= MAX_WAITING && this.#characters + characters <= MAX_CHARACTERS / 2;
+    return this.#waiting.length + events <= MAX_SEPARATE && this.#characters + characters <= MAX_CHARACTERS / 2;
   }
 
   /** Calls back if the client has caught up: uWebSockets does not report every buffer that has emptied. */
