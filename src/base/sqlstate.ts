@@ -107,6 +107,11 @@ export interface RefusedValue {
   readonly message: string;
 }
 
+/** The error of a statement whose values are the request's, whatever the connection found among its parameters. */
+export function asSent(error: unknown): unknown {
+  return isDatabaseFailure(error) && error.unsent ? Object.assign(error, { unsent: false }) : error;
+}
+
 /**
  * `use` says what the values of the statement were: a key that does not fit its column names no item. `refused` may know from the words of
  * the error which value does not fit.

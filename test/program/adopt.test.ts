@@ -22,6 +22,8 @@ import {
 } from '../support/service.js';
 import { adoptedRows } from './adopt/rows.js';
 
+/** Headers often hold credentials. */
+const CONCEALED = '**********';
 const PASSWORD = 'pass-editor@example.org';
 const ADMIN = 'old-admin-static-token';
 const EDITOR = 'old-editor-static-token';
@@ -111,10 +113,12 @@ t.test('an installation is adopted', async (t) => {
           url: 'https://search.example.com/hook',
           collections: ['articles'],
           events: ['create', 'update'],
-          headers: { 'X-Key': 'k' },
+          headers: CONCEALED,
         },
       ],
     });
+    const [webhook] = await withSql(url, (sql) => sql`select headers from service_webhooks`);
+    t.strictSame(webhook?.['headers'], { 'X-Key': 'k' });
     const hasTriggers = (): Promise<boolean> =>
       withSql(url, async (sql) => {
         const found = await sql`select from pg_trigger where tgname like 'service\\_webhook\\_%'`;

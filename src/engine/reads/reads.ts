@@ -48,7 +48,7 @@ import { type CompiledRead, compileShape, type ReadQuery, type SelectionPurpose 
 import { DatabaseRefusals } from './database-refusals.js';
 import type { ExplainedPlan } from './generic-plan.js';
 import { PlanChoices, type UnevenShape } from './plan-choices.js';
-import { refusedInQuery } from './refused-values.js';
+import { refusedInQuery, sentOrNamed } from './refused-values.js';
 import { mayLieInReplica, ReplicaReads } from './replica-reads.js';
 
 /** A parsed read with the statement of its shape: only its values remain to be bound. */
@@ -494,7 +494,7 @@ export class Reads {
           const refused = refusedRead(error, collectionsOf(query), visible);
           const mapped =
             refused ??
-            fromDatabase(error, useOf(current.compiled), (failure) =>
+            fromDatabase(sentOrNamed(error, parameters), useOf(current.compiled), (failure) =>
               refusedInQuery(failure, parameters, query.values),
             );
           return this.refusals.to(caller, mapped);

@@ -5,7 +5,7 @@
 
 import { forbidden, invalidPayload, invalidQuery, type ServiceError } from '../../base/errors.js';
 import { jsonLeaves, quotedTexts } from '../../base/quoted-text.js';
-import type { RefusedValue } from '../../base/sqlstate.js';
+import { asSent, type RefusedValue } from '../../base/sqlstate.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
 import type { Parameter, Value, Values } from '../../sql/parameter.js';
 
@@ -37,6 +37,11 @@ export function refusedInQuery(
   return invalidQuery(
     `Invalid value for ${refusedValue.target}: ${quoteShortened(refusedValue.text)} does not fit its type`,
   );
+}
+
+/** A field of the caller is a value that the request names, so an error about its text is about the request. */
+export function sentOrNamed(error: unknown, parameters: readonly Parameter[]): unknown {
+  return parameters.some(({ kind }) => kind === 'caller') ? asSent(error) : error;
 }
 
 /** The error for a value of a write, or null if it is not known which. */
