@@ -149,6 +149,16 @@ t.test('a read is kept if it has come within the last minute', async (t) => {
   t.strictSame(await turns(), [false, false], 'it was used 70 s ago');
 });
 
+t.test('a read that was used is kept from its first request after the stream of changes was lost', async (t) => {
+  const { service, sql } = await open('lost');
+  const path = '/items/tags/3?fields=id,name';
+  await warm(service, path);
+  await sql`select pg_terminate_backend(active_pid) from pg_replication_slots where active and database = current_database()`;
+  await waitFor(async () => !isHit(await get(service, TAG)), 10_000);
+  await warm(service, TAG);
+  t.strictSame([isHit(await get(service, path)), isHit(await get(service, path))], [false, true]);
+});
+
 t.test('reads at the same time share an answer, and each is answered', async (t) => {
   const { service, sql } = await open('together');
   for (let turn = 0; turn < TURNS; turn++) {

@@ -44,11 +44,10 @@ interface CacheLimits {
   readonly maxLag: number;
 }
 
-let shapes = 0;
-
 /** The reads of one statement. */
 class CachedShape extends DependentShape<CacheEntry> {
-  readonly number = ++shapes;
+  /** The same for the same statement, also after everything was dropped. */
+  readonly number = hashOf(this.compiled.statement.text);
   /** Answers that were dropped before they were used, since the last one that was used. */
   wasted = 0;
   /** No answers are kept before this time (`performance.now()`), because the tables change more often than they are read. */
@@ -453,8 +452,6 @@ export class ReadCache {
 
   #drop(entry: CacheEntry): void {
     if (entry.isDropped) return;
-    // If it was used within a minute, it needs no second read to be kept again.
-    if (entry.hits > 0) this.#seen.came(entry, entry.usedAt);
     this.#index.remove(entry.shape, entry);
     this.#forget(entry);
     const { shape } = entry;
@@ -470,6 +467,8 @@ export class ReadCache {
   }
 
   #forget(entry: CacheEntry): void {
+    // If it was used within a minute, it needs no second read to be kept again.
+    if (entry.hits > 0) this.#seen.came(entry, entry.usedAt);
     this.#space.remove(entry);
     for (const memory of entry.reserved) this.#space.remove(memory);
     entry.dropped();
