@@ -83,6 +83,9 @@ const MAX_WAITING = 10_000;
 /** Milliseconds after its last turn in which a caller counts as one that may come again. */
 const PRESENT_MS = 10_000;
 
+/** Work that takes several locks also takes long, so a caller has less of it at a time: this part of all places. */
+const LOCKING_PARTS = 4;
+
 /** Milliseconds after a deadlock in which the callers that took part in it run work that takes locks one at a time. */
 const CALM_MS = 2_000;
 
@@ -167,17 +170,20 @@ export class Limiter {
     return caller;
   }
 
-  #mayRun({ name, running }: Caller, { takesLocks = false }: Turn): boolean {
-    if (this.#running >= this.size || (name !== '' && running >= this.#shareOf(name))) return false;
-    return !takesLocks || !this.#isCalm(name) || this.#calmRunning() === 0;
+  #mayRun({ name, running, locking }: Caller, { takesLocks = false }: Turn): boolean {
+    if (this.#running >= this.size) return false;
+    if (name !== '' && running >= this.#shareOf(name, 2)) return false;
+    if (!takesLocks) return true;
+    if (name !== '' && locking >= this.#shareOf(name, LOCKING_PARTS)) return false;
+    return !this.#isCalm(name) || this.#calmRunning() === 0;
   }
 
-  /** The share leaves places for the next caller, also if there was none so far. */
-  #shareOf(name: string): number {
+  /** One of the parts. It leaves places for the next caller, also if there was none so far. */
+  #shareOf(name: string, parts: number): number {
     const { size } = this;
     const { caller, at, otherAt } = this.#last;
     const isAlone = performance.now() - (caller === name ? otherAt : at) > PRESENT_MS;
-    return this.options.share ?? Math.max(1, isAlone ? size - Math.ceil(size / 4) : size >> 1);
+    return this.options.share ?? Math.max(1, isAlone ? size - Math.ceil(size / 4) : Math.floor(size / parts));
   }
 
   #note(name: string): void {

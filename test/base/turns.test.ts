@@ -70,6 +70,17 @@ t.test('work that comes later does not pass work that waits', async (t) => {
   t.strictSame(work.begun, ['first', 'second', 'third']);
 });
 
+t.test('a caller has at most a quarter of the places for work that takes several locks', async (t) => {
+  const work = new Work(8);
+  void work.begin('b1', bob);
+  for (const name of ['a1', 'a2', 'a3']) void work.begin(name, { ...ann, takesLocks: true });
+  void work.begin('a4', ann);
+  await nextTurn();
+  t.strictSame(work.begun, ['b1', 'a1', 'a2', 'a4']);
+  await work.end('a1');
+  t.strictSame(work.begun, ['b1', 'a1', 'a2', 'a4', 'a3']);
+});
+
 t.test('a caller has at most half of the places, the service itself all of them', async (t) => {
   const work = new Work(8);
   void work.begin('b1', bob);
