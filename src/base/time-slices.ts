@@ -160,7 +160,7 @@ export class TurnQueue {
 }
 
 /** Milliseconds. Shorter than `SLICE_MS`: a small request comes to several turns of the loop before it is answered. */
-const CALLER_SLICE_MS = 2;
+const CALLER_SLICE_MS = 0.5;
 
 const callerTurns = new TurnQueue();
 
