@@ -327,21 +327,24 @@ export class Database {
       openConnection(server, index === 0 ? {} : ON_ONE_PROCESSOR, { memory }),
     );
     const onCommitted = options.asksPositions ? (position: LogPosition | null) => this.follow(position) : null;
-    const sessions = (max: number, settings: Settings = {}, given: Partial<ConnectionOptions> = {}): Pool<Session> =>
+    type Given = Partial<ConnectionOptions> & { readonly share?: number };
+    const sessions = (max: number, settings: Settings = {}, { share, ...given }: Given = {}): Pool<Session> =>
       new Pool(
         max,
         (onLost, count) => {
           const open = (onclose: () => void): Connection => openConnection(server, settings, { ...given, onclose });
           return new Session(open, onLost, count, onCommitted);
         },
-        { waitTimeout },
+        { waitTimeout, ...(share !== undefined && { share }) },
       );
     // These decide which server of a replica is measured.
     this.own = sessions(OWN_CONNECTIONS, {}, { choice: primary });
     this.sessions = sessions(options.sessions, PLANNED_ONCE, { memory });
     // While an import waits for its file, so does its transaction.
     const transaction = (options.uploadTimeout ?? 0) + limits.transaction;
-    this.imports = sessions(options.imports, PLANNED_ONCE, { limits: { ...limits, transaction } });
+    // An import takes longer than others can wait, so a caller may have all of these connections.
+    const whole = { share: options.imports };
+    this.imports = sessions(options.imports, PLANNED_PER_BATCH, { limits: { ...limits, transaction }, ...whole });
     this.catalog = sessions(1);
     const unlimited = { ...limits, statement: Number.POSITIVE_INFINITY };
     const openStream = (onclose: () => void): Connection =>
@@ -518,6 +521,9 @@ const CLOSE_GRACE_MS = 1_000;
 
 /** Rows of a payload come as one document, about which the planner knows nothing: planning a chain for each would cost more than running it. */
 const PLANNED_ONCE: Settings = { plan_cache_mode: 'force_generic_plan' };
+
+/** The table of an import may be empty at its first batch. A plan for few rows would read the whole table for each later one. */
+const PLANNED_PER_BATCH: Settings = { plan_cache_mode: 'force_custom_plan' };
 
 /**
  * PostgreSQL counts the time a client takes to read towards its timeouts: streams are timed batch by batch instead. The driver
