@@ -46,7 +46,7 @@ interface CacheLimits {
 
 /** The reads of one statement. */
 class CachedShape extends DependentShape<CacheEntry> {
-  /** The same for the same statement, also after everything was dropped. */
+  /** Depends on the statement, so that a shape that was dropped and made again has it too. */
   readonly number = hashOf(this.compiled.statement.text);
   /** Answers that were dropped before they were used, since the last one that was used. */
   wasted = 0;
