@@ -102,7 +102,10 @@ function unsetSettings({ table, name, settings }: PolicyFacts, known: ReadonlySe
   // Another setting may take the place of an optional one. A setting of PostgreSQL, which has no dot in its name, does not.
   const hasOther = (each: SettingFacts): boolean =>
     settings.some((other) => other.function === each.function && other.name.includes('.') && isSet(other));
-  const unset = settings.filter((each) => !isSet(each) && (each.required || !hasOther(each)));
+  const place = (each: SettingFacts): string => `${each.name} ${each.function} ${each.required}`;
+  // A function may read a setting several times.
+  const distinct = new Map(settings.map((each) => [place(each), each]));
+  const unset = [...distinct.values()].filter((each) => !isSet(each) && (each.required || !hasOther(each)));
   return unset.map((each) => {
     const where = each.function === null ? '' : ` in ${each.function}`;
     return { required: each.required, detail: { name: table, message: `policy ${name} reads ${each.name}${where}` } };
