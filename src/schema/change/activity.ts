@@ -2,7 +2,6 @@
  * The activity of a schema change: an entry for each collection, field and relation that it creates, changes or deletes, from
  * their descriptions before and after it. Pure.
  */
-import { isDeepStrictEqual } from 'node:util';
 import { isObject } from '../../base/exact-json.js';
 import { mapSteps, type Steps } from '../../base/time-slices.js';
 import { describeCollection, describeFields, describeRelations } from '../../mirror/describe-model.js';
@@ -76,13 +75,18 @@ function compare(
 
 /** The changed properties, also those of the metadata and the column. */
 function changesOf(before: Properties, after: Properties): Properties {
-  const changed = Object.entries(after).filter(([name, value]) => !isDeepStrictEqual(value, before[name]));
+  const changed = Object.entries(after).filter(([name, value]) => !isSame(value, before[name]));
   return Object.fromEntries(
     changed.map(([name, value]) => {
       const former = before[name];
       return [name, isObject(value) && isObject(former) ? changesOf(former, value) : value];
     }),
   );
+}
+
+/** As texts: a comparison of the values would overflow the stack where metadata is nested thousands of levels deep. */
+function isSame(one: unknown, other: unknown): boolean {
+  return one === other || JSON.stringify(one) === JSON.stringify(other);
 }
 
 type Describe = (model: Model, touched: ReadonlySet<string>) => Steps<Described[]>;
