@@ -21,13 +21,13 @@ const listFile = join(target, 'outputs.json');
 const PROGRAMS = [
   'src/main',
   'src/index',
-  'src/service/threads/worker',
-  'src/storage/image-child',
-  'src/schema/yaml-thread',
+  'src/speed/threads/worker',
+  'src/features/files/image-child',
+  'src/server/schema/yaml-thread',
 ];
 const TOOLS = [
   'src/base/observe',
-  'src/embedded/cluster',
+  'src/features/embedded/cluster',
   ...[
     'bare-reader',
     'bare-server',

@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import postgres from 'postgres';
-import { DatabaseCaller } from '../src/access/database-caller.js';
+import { DatabaseCaller } from '../src/server/access/database-caller.js';
 import { ceiling } from './ceiling.js';
 import { ADMINISTRATOR, type Report, type RunningService, startService } from './environment.js';
 import { type LoadOptions, measure } from './load.js';

@@ -5,11 +5,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import postgres from 'postgres';
-import { createAdministrator } from '../src/accounts/accounts.js';
 import { packageRoot } from '../src/base/package-files.js';
-import { type EmbeddedServer, startEmbedded } from '../src/embedded/cluster.js';
-import { migrate } from '../src/postgres/catalog/migrate.js';
-import { Database } from '../src/postgres/pools/database.js';
+import { type EmbeddedServer, startEmbedded } from '../src/features/embedded/cluster.js';
+import { createAdministrator } from '../src/server/accounts/accounts.js';
+import { migrate } from '../src/server/postgres/catalog/migrate.js';
+import { Database } from '../src/server/postgres/pools/database.js';
 import { generate } from './generate.js';
 import { makeOwnTables } from './own-tables.js';
 import { COUNTING, prepareCounting } from './statement-count.js';

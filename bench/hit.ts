@@ -3,17 +3,17 @@
  * itself. A function that never answers replaces the queues, so that nothing behind them is measured.
  */
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
-import { Identities } from '../src/access/identities.js';
-import { Tokens } from '../src/access/tokens.js';
-import { lookUpAccount } from '../src/accounts/accounts.js';
-import { itemsRoutes } from '../src/api/items/items.js';
-import { readConfig } from '../src/config/config.js';
-import { createClientAddressResolver } from '../src/http/client-address.js';
-import { Exchange, type ServerHooks } from '../src/http/exchange.js';
-import { Router } from '../src/http/router.js';
-import { openLive } from '../src/service/app.js';
-import { parseLimits } from '../src/service/core.js';
-import { withCore } from '../src/service/start.js';
+import { openLive } from '../src/app/app.js';
+import { parseLimits } from '../src/app/core.js';
+import { withCore } from '../src/app/start.js';
+import { Identities } from '../src/server/access/identities.js';
+import { Tokens } from '../src/server/access/tokens.js';
+import { lookUpAccount } from '../src/server/accounts/accounts.js';
+import { itemsRoutes } from '../src/server/api/items/items.js';
+import { readConfig } from '../src/server/config/config.js';
+import { createClientAddressResolver } from '../src/server/http/client-address.js';
+import { Exchange, type ServerHooks } from '../src/server/http/exchange.js';
+import { Router } from '../src/server/http/router.js';
 import { CASES } from './cases.js';
 import { ADMINISTRATOR } from './environment.js';
 

@@ -5,7 +5,7 @@
  */
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { percentilesOf } from '../src/traffic/percentiles.js';
+import { percentilesOf } from '../src/features/traffic/percentiles.js';
 
 export interface ClientTask {
   readonly url: string;

@@ -10,7 +10,7 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
 import { packagePath } from '../src/base/package-files.js';
-import { percentilesOf } from '../src/traffic/percentiles.js';
+import { percentilesOf } from '../src/features/traffic/percentiles.js';
 import { ADMINISTRATOR, type Report, type RunningService, startService } from './environment.js';
 import type { ClientOrder, ClientReport, ClientTask } from './live-clients.js';
 import { measure } from './load.js';

@@ -10,7 +10,7 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { packagePath } from '../src/base/package-files.js';
-import { ResponseReader, writeRequest } from '../src/traffic/open-loop.js';
+import { ResponseReader, writeRequest } from '../src/features/traffic/open-loop.js';
 
 /**
  * Latencies in milliseconds. wrk corrects its own for coordinated omission, so compare only those of one tool. Errors are broken

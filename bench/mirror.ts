@@ -1,8 +1,8 @@
 /** The time that the service takes to read a large schema: 1,000 tables with 20,000 columns and their foreign keys. */
 import postgres from 'postgres';
-import { buildModel } from '../src/mirror/introspect.js';
-import { catalogSourceOf } from '../src/postgres/catalog/catalog.js';
-import { migrate } from '../src/postgres/catalog/migrate.js';
+import { buildModel } from '../src/compiler/model/introspect.js';
+import { catalogSourceOf } from '../src/server/postgres/catalog/catalog.js';
+import { migrate } from '../src/server/postgres/catalog/migrate.js';
 import { openDatabase, type Report } from './environment.js';
 
 const TABLES = 1_000;

@@ -1,9 +1,9 @@
-/** Load at a constant rate, independent of the server's speed (src/traffic/open-loop.ts), from a worker thread. */
+/** Load at a constant rate, independent of the server's speed (src/features/traffic/open-loop.ts), from a worker thread. */
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { elementAt } from '../src/base/narrow.js';
 import { packagePath } from '../src/base/package-files.js';
-import { type LoadSchedule, OpenLoop, type Sending, writeRequest } from '../src/traffic/open-loop.js';
-import { type Percentiles, percentilesOf } from '../src/traffic/percentiles.js';
+import { type LoadSchedule, OpenLoop, type Sending, writeRequest } from '../src/features/traffic/open-loop.js';
+import { type Percentiles, percentilesOf } from '../src/features/traffic/percentiles.js';
 
 export interface OpenLoopOptions {
   readonly url: string;

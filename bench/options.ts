@@ -2,7 +2,7 @@
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { packagePath } from '../src/base/package-files.js';
-import { optionRows } from '../src/config/config.js';
+import { optionRows } from '../src/server/config/config.js';
 import type { Case } from './case.js';
 import { CASES } from './cases.js';
 import type { PeerOptions } from './peers/peer.js';

@@ -1,6 +1,6 @@
 /** A reader with two policies: rows by a rule through a relation, lists of fields, and one field in only some rows. */
 import postgres from 'postgres';
-import { digestToken } from '../src/access/tokens.js';
+import { digestToken } from '../src/server/access/tokens.js';
 
 export const READER = 'bench-reader';
 

@@ -12,9 +12,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { isMainThread, parentPort, Worker } from 'node:worker_threads';
 import postgres from 'postgres';
-import { startEmbedded } from '../src/embedded/cluster.js';
-import { LogDecoder, type LoggedChange } from '../src/postgres/changes/pgoutput.js';
-import { ReplicationConnection } from '../src/postgres/changes/slot-stream.js';
+import { startEmbedded } from '../src/features/embedded/cluster.js';
+import { ReplicationConnection } from '../src/server/changes/slot-stream.js';
+import { LogDecoder, type LoggedChange } from '../src/server/postgres/wire/pgoutput.js';
 import { openDatabase } from './environment.js';
 import { spentBy } from './processor.js';
 

@@ -120,7 +120,16 @@ function readRevision(): string {
   const git = (...args: string[]): string =>
     execFileSync('git', args, { cwd: packageRoot, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
   try {
-    const changed = git('status', '--porcelain', '--untracked-files=no', '--', 'src', 'sql', 'package-lock.json');
+    const changed = git(
+      'status',
+      '--porcelain',
+      '--untracked-files=no',
+      '--',
+      'src',
+      'compiler',
+      'sql',
+      'package-lock.json',
+    );
     return `${git('rev-parse', '--short', 'HEAD')}${changed === '' ? '' : ' with changes'}`;
   } catch {
     return 'unknown';

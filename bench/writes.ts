@@ -2,19 +2,20 @@
  * The statements of a write, for its ceiling: the chain, and the read of the response that follows it. The service explains only reads,
  * so its own functions plan and compile the same payloads here.
  */
-import { compileReadBack } from '../src/compile/read.js';
-import { activityLogOf } from '../src/compile/write/activity.js';
-import { compileWrite } from '../src/compile/write/write.js';
-import { inputValues } from '../src/compile/write/write-input.js';
-import { readConfig } from '../src/config/config.js';
-import { planRead, servedCollection } from '../src/plan/read.js';
-import { planCreate, planUpdate } from '../src/plan/write/payload.js';
-import type { ItemChange, Payload } from '../src/plan/write/payload-row.js';
-import { NO_AUTHOR } from '../src/plan/write/write.js';
-import { parseReadBack } from '../src/request/rest.js';
-import { parseLimits } from '../src/service/core.js';
-import { withCore } from '../src/service/start.js';
-import { bind, type Caller } from '../src/sql/parameter.js';
+
+import { parseLimits } from '../src/app/core.js';
+import { withCore } from '../src/app/start.js';
+import { compileReadBack } from '../src/compiler/compile/read.js';
+import { activityLogOf } from '../src/compiler/compile/write/activity.js';
+import { compileWrite } from '../src/compiler/compile/write/write.js';
+import { inputValues } from '../src/compiler/compile/write/write-input.js';
+import { planRead, servedCollection } from '../src/compiler/plan/read.js';
+import { planCreate, planUpdate } from '../src/compiler/plan/write/payload.js';
+import type { ItemChange, Payload } from '../src/compiler/plan/write/payload-row.js';
+import { NO_AUTHOR } from '../src/compiler/plan/write/write.js';
+import { parseReadBack } from '../src/compiler/request/rest.js';
+import { bind, type Caller } from '../src/compiler/sql/parameter.js';
+import { readConfig } from '../src/server/config/config.js';
 import type { BenchRequest } from './case.js';
 
 const CALLER: Caller = { user: null, role: null, roles: [], policies: [] };

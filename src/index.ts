@@ -1,15 +1,15 @@
 /** The service inside of a Node program: `import { createLateral } from 'lateral'`. */
 
-import { environmentOf, type LateralOptions, readConfig } from './config/config.js';
-import type { Lateral } from './engine/extensions/api.js';
-import type { Extension } from './engine/extensions/definition.js';
-import { LateralService } from './service/lateral.js';
+import type { Lateral } from './features/extensions/api.js';
+import { LateralService } from './features/program/lateral.js';
+import { environmentOf, type LateralOptions, readConfig } from './server/config/config.js';
+import type { Extension } from './server/execute/hooks/definition.js';
 
 export { LateralError, Refused, StartError } from './base/errors.js';
-export type { LateralOptions } from './config/config.js';
-export type * from './engine/extensions/api.js';
-export * from './engine/extensions/definition.js';
-export { type NodeHandler, toNodeHandler } from './service/node-handler.js';
+export type * from './features/extensions/api.js';
+export { type NodeHandler, toNodeHandler } from './features/program/node-handler.js';
+export type { LateralOptions } from './server/config/config.js';
+export * from './server/execute/hooks/definition.js';
 
 /** Parts of a service that are no texts. */
 export interface ProgramParts {

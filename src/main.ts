@@ -1,5 +1,5 @@
 #!/usr/bin/env node
 /** The program `lateral`. */
-import { fail, main } from './commands/command-line.js';
+import { fail, main } from './app/command-line.js';
 
 main(process.argv.slice(2)).catch(fail);

@@ -1,8 +1,8 @@
 /** A public board: requests that its authors published, sent to the service and to other servers in turns. */
 import { readFile } from 'node:fs/promises';
 import postgres from 'postgres';
-import { createAdministrator } from '../../src/accounts/accounts.js';
-import { migrate } from '../../src/postgres/catalog/migrate.js';
+import { createAdministrator } from '../../src/server/accounts/accounts.js';
+import { migrate } from '../../src/server/postgres/catalog/migrate.js';
 import { ADMINISTRATOR, openDatabase, type Report, type RunningService, startService } from '../environment.js';
 import type { Options } from '../options.js';
 

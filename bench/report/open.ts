@@ -1,6 +1,6 @@
 /** Latency at constant rates: a plot for each kind of read, and all numbers below. */
 
-import { SHARES } from '../../src/traffic/percentiles.js';
+import { SHARES } from '../../src/features/traffic/percentiles.js';
 import type { Open, OpenCurve } from '../open.js';
 import { PEERS, type PeerId } from '../peers/peer.js';
 import { escapeText, figure, milliseconds } from './format.js';

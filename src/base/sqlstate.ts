@@ -42,7 +42,7 @@ const PERHAPS_STALE = new Set(['42883', '42804', '42846']);
 const MISTYPED = new Set(['42804', '42846']);
 
 /**
- * Functions that show a column of one type (src/compile/output.ts), whatever was asked: where there is none for the column,
+ * Functions that show a column of one type (src/compiler/compile/output.ts), whatever was asked: where there is none for the column,
  * its type has changed. Messages may be in any language; the name stands in all of them.
  */
 const SHOWING = /\b(int[248]out|numeric_out|uuid_out|jsonb?_out|booleq|isfinite|encode|string_to_array)\(/;

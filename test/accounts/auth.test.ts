@@ -2,8 +2,8 @@
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { openSecret } from '../../src/access/tokens.js';
-import { argon2, loadPortable } from '../../src/accounts/passwords.js';
+import { openSecret } from '../../src/server/access/tokens.js';
+import { argon2, loadPortable } from '../../src/server/accounts/passwords.js';
 import {
   ADMIN_TOKEN,
   type Answer,

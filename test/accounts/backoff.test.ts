@@ -1,6 +1,6 @@
 /** Failed logins slow the next ones down: nobody is suspended, nobody is kept out by others, and nothing tells who exists. */
 import t from 'tap';
-import { LoginBackoff } from '../../src/accounts/login-backoff.js';
+import { LoginBackoff } from '../../src/server/accounts/login-backoff.js';
 import {
   type Answer,
   connectSql,

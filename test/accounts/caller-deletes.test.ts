@@ -4,7 +4,7 @@
  */
 import type { TransactionSql } from 'postgres';
 import t from 'tap';
-import type { Service } from '../../src/service/start.js';
+import type { Service } from '../../src/app/start.js';
 import { inForce, type MadeCaller, makeCaller, type Permission } from '../support/callers.js';
 import {
   type Answer,

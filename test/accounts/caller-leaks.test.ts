@@ -3,7 +3,7 @@
  * the tables that they read shows rows only to the login, without claims. CALLER_REQUESTS sets the number of mixed requests.
  */
 import t from 'tap';
-import type { Service } from '../../src/service/start.js';
+import type { Service } from '../../src/app/start.js';
 import { inForce, type MadeCaller, makeCaller, makePolicy, type Permission } from '../support/callers.js';
 import { caughtUp, startPrimary, startStandby } from '../support/cluster.js';
 import { EventStream } from '../support/event-stream.js';

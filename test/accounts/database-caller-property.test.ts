@@ -6,7 +6,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { exportJWK, generateKeyPair, SignJWT } from 'jose';
 import t from 'tap';
-import type { Service } from '../../src/service/start.js';
+import type { Service } from '../../src/app/start.js';
 import { inForce, makeCaller, type Permission } from '../support/callers.js';
 import { EventStream } from '../support/event-stream.js';
 import {

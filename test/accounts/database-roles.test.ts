@@ -3,7 +3,7 @@
  * allows and shows only what the role may use.
  */
 import t from 'tap';
-import type { Service } from '../../src/service/start.js';
+import type { Service } from '../../src/app/start.js';
 import { inForce, type MadeCaller, makeCaller, makePolicy, type Permission } from '../support/callers.js';
 import { runCommand } from '../support/command.js';
 import {

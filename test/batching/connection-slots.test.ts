@@ -1,8 +1,8 @@
 /** Which connection a read gets: the order in which they are used, without a database. */
 import t from 'tap';
-import { ConnectionSlots, type ReadProfile } from '../../src/batching/connection-slots.js';
-import type { CostClass } from '../../src/batching/cost-model.js';
-import type { Connection } from '../../src/postgres/wire/connection.js';
+import type { Connection } from '../../src/server/postgres/wire/connection.js';
+import { ConnectionSlots, type ReadProfile } from '../../src/speed/batching/connection-slots.js';
+import type { CostClass } from '../../src/speed/batching/cost-model.js';
 
 const profile = (costClass: CostClass): ReadProfile => ({
   costClass,

@@ -1,6 +1,6 @@
 /** What is learned of reads from the time of their statements: a table of inputs and outputs. */
 import t from 'tap';
-import { type CostClass, CostModel } from '../../src/batching/cost-model.js';
+import { type CostClass, CostModel } from '../../src/speed/batching/cost-model.js';
 
 interface Statement {
   readonly ms: number;

@@ -1,7 +1,7 @@
 /** Deadlines that are kept, missed, and set while others are missed. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { type Deadline, Deadlines } from '../../src/batching/read-batcher.js';
+import { type Deadline, Deadlines } from '../../src/speed/batching/read-batcher.js';
 import { waitFor } from '../support/service.js';
 
 const TIME = 60;

@@ -3,7 +3,7 @@
  * request; and whoever has left is not served at all.
  */
 import t from 'tap';
-import type { Service } from '../../src/service/start.js';
+import type { Service } from '../../src/app/start.js';
 import { Connection } from '../support/protocol-client.js';
 import {
   connectSql,

@@ -6,9 +6,9 @@ import { once } from 'node:events';
 import { Agent, type IncomingMessage, request as openRequest } from 'node:http';
 import fc from 'fast-check';
 import t from 'tap';
-import { RowBatch } from '../../src/postgres/pools/row-stream.js';
-import { MessageReader } from '../../src/postgres/wire/message-reader.js';
-import { BatchMemory, ResponseMemory } from '../../src/postgres/wire/response-memory.js';
+import { RowBatch } from '../../src/server/postgres/pools/row-stream.js';
+import { MessageReader } from '../../src/server/postgres/wire/message-reader.js';
+import { BatchMemory, ResponseMemory } from '../../src/server/postgres/wire/response-memory.js';
 import { ADMIN_TOKEN, createDatabase, get, startDatabase, startTestService, withSql } from '../support/service.js';
 
 t.setTimeout(120_000);

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { assertPassword } from '../../src/accounts/passwords.js';
+import { assertPassword } from '../../src/server/accounts/passwords.js';
 import { makeCaller } from '../support/callers.js';
 import {
   ADMIN_TOKEN,

@@ -4,7 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import t from 'tap';
-import type { Service } from '../../src/service/start.js';
+import type { Service } from '../../src/app/start.js';
 import { Connection } from '../support/protocol-client.js';
 import { createDatabase, startDatabase, startTestService, withSql } from '../support/service.js';
 

@@ -1,6 +1,6 @@
 /** The reader of CSV by itself: what is written by the rules is read back, wherever its pieces end; what is not is refused by its line. */
 import t from 'tap';
-import { CsvReader } from '../../src/request/import-file.js';
+import { CsvReader } from '../../src/features/import-export/import-file.js';
 
 type Row = Readonly<Record<string, string>>;
 

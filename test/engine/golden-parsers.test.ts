@@ -7,8 +7,8 @@ import { isDeepStrictEqual } from 'node:util';
 import { loadModule, parseSync as parseNewer } from 'libpg-query';
 import SecondParser from 'pg-query-emscripten';
 import t from 'tap';
-import { loadGrammar, parseTree } from '../../src/sql/grammar.js';
-import { namesInStatement, numberedText, readTree, scanTree, tokenShapeOf } from '../../src/sql/verify.js';
+import { loadGrammar, parseTree } from '../../src/compiler/sql/grammar.js';
+import { namesInStatement, numberedText, readTree, scanTree, tokenShapeOf } from '../../src/compiler/sql/verify.js';
 import { GOLDEN_FOLDERS, goldenNames, readGolden } from '../support/golden.js';
 
 await loadGrammar();

@@ -3,26 +3,26 @@
  * files; UPDATE_GOLDEN=1 writes them anew.
  */
 import t from 'tap';
-import { schemaAccessOf } from '../../src/access/graphql-access.js';
-import { type PermissionRow, Permissions, readRules } from '../../src/access/permissions.js';
-import { compileBatchRead, compileRead } from '../../src/compile/read.js';
-import { Operations } from '../../src/graphql/operations.js';
-import { Schemas } from '../../src/graphql/schema.js';
-import { buildModel } from '../../src/mirror/introspect.js';
-import { holdsTable } from '../../src/mirror/model.js';
-import { planOperation } from '../../src/plan/operation.js';
-import { planRead } from '../../src/plan/read.js';
-import { fencedRead, unevenRead } from '../../src/plan/uneven.js';
-import { catalogSourceOf } from '../../src/postgres/catalog/catalog.js';
-import { Database } from '../../src/postgres/pools/database.js';
-import type { Parsed } from '../../src/request/ast.js';
-import type { ParseLimits } from '../../src/request/parse-context.js';
-import { parseRead, parseSearch } from '../../src/request/rest.js';
-import { loadGrammar } from '../../src/sql/grammar.js';
-import { arrayLiteral } from '../../src/sql/literal.js';
-import { bind } from '../../src/sql/parameter.js';
-import { pretty } from '../../src/sql/pretty.js';
-import { verify } from '../../src/sql/verify.js';
+import { compileBatchRead, compileRead } from '../../src/compiler/compile/read.js';
+import { Operations } from '../../src/compiler/graphql/operations.js';
+import { Schemas } from '../../src/compiler/graphql/schema.js';
+import { buildModel } from '../../src/compiler/model/introspect.js';
+import { holdsTable } from '../../src/compiler/model/model.js';
+import { planOperation } from '../../src/compiler/plan/operation.js';
+import { planRead } from '../../src/compiler/plan/read.js';
+import { fencedRead, unevenRead } from '../../src/compiler/plan/uneven.js';
+import type { Parsed } from '../../src/compiler/request/ast.js';
+import type { ParseLimits } from '../../src/compiler/request/parse-context.js';
+import { parseRead, parseSearch } from '../../src/compiler/request/rest.js';
+import { loadGrammar } from '../../src/compiler/sql/grammar.js';
+import { arrayLiteral } from '../../src/compiler/sql/literal.js';
+import { bind } from '../../src/compiler/sql/parameter.js';
+import { pretty } from '../../src/compiler/sql/pretty.js';
+import { verify } from '../../src/compiler/sql/verify.js';
+import { schemaAccessOf } from '../../src/server/access/graphql-access.js';
+import { type PermissionRow, Permissions, readRules } from '../../src/server/access/permissions.js';
+import { catalogSourceOf } from '../../src/server/postgres/catalog/catalog.js';
+import { Database } from '../../src/server/postgres/pools/database.js';
 import { compareGolden, goldenNames, goldenStatement } from '../support/golden.js';
 import { createLibrary, startDatabase, withSql } from '../support/service.js';
 

@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import t from 'tap';
-import { digestToken } from '../../src/access/tokens.js';
+import { digestToken } from '../../src/server/access/tokens.js';
 import { makeCaller } from '../support/callers.js';
 import {
   ADMIN_TOKEN,

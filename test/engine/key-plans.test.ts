@@ -3,7 +3,7 @@
  * And what becomes of keys that are made up: KEY_FUZZ says how many.
  */
 import t from 'tap';
-import { joinKey, splitKey } from '../../src/sql/key-text.js';
+import { joinKey, splitKey } from '../../src/compiler/sql/key-text.js';
 import { makeCaller } from '../support/callers.js';
 import {
   type Answer,

@@ -16,11 +16,11 @@ import {
   quoteIdentifier,
   sql,
   statement,
-} from '../../src/sql/fragment.js';
-import { loadGrammar } from '../../src/sql/grammar.js';
-import { adjustNow } from '../../src/sql/now.js';
-import { bind, type Caller, type Parameter, type Value } from '../../src/sql/parameter.js';
-import { verify } from '../../src/sql/verify.js';
+} from '../../src/compiler/sql/fragment.js';
+import { loadGrammar } from '../../src/compiler/sql/grammar.js';
+import { adjustNow } from '../../src/compiler/sql/now.js';
+import { bind, type Caller, type Parameter, type Value } from '../../src/compiler/sql/parameter.js';
+import { verify } from '../../src/compiler/sql/verify.js';
 import { startDatabase, withSql } from '../support/service.js';
 
 const server = await startDatabase();

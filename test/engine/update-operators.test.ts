@@ -1,9 +1,9 @@
 /** Operators in changes: the new value is computed by PostgreSQL from the stored one, so that no change is lost. */
 import t from 'tap';
+import type { Service } from '../../src/app/start.js';
 import { isOutcomeUnknown } from '../../src/base/errors.js';
-import { WriteBatcher } from '../../src/batching/write-batcher.js';
-import type { Session } from '../../src/postgres/pools/sessions.js';
-import type { Service } from '../../src/service/start.js';
+import type { Session } from '../../src/server/postgres/pools/sessions.js';
+import { WriteBatcher } from '../../src/speed/batching/write-batcher.js';
 import { makeCaller, type Permission } from '../support/callers.js';
 import {
   ADMIN_TOKEN,

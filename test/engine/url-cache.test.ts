@@ -1,9 +1,9 @@
 /** URLs of one pattern are parsed once: what comes out of the cache is what the parser would have said. */
 import t from 'tap';
-import type { Parsed } from '../../src/request/ast.js';
-import { patternOf, UrlCache } from '../../src/request/parse-cache.js';
-import type { ParseLimits } from '../../src/request/parse-context.js';
-import { parseRead } from '../../src/request/rest.js';
+import type { Parsed } from '../../src/compiler/request/ast.js';
+import { patternOf, UrlCache } from '../../src/compiler/request/parse-cache.js';
+import type { ParseLimits } from '../../src/compiler/request/parse-context.js';
+import { parseRead } from '../../src/compiler/request/rest.js';
 
 const LIMITS: ParseLimits = {
   relationalDepth: 10,

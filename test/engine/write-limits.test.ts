@@ -1,10 +1,10 @@
 /** Writes that are too large or take too long: a 400 that names the option, in time, with nothing changed. */
 import t from 'tap';
-import { buildModel } from '../../src/mirror/introspect.js';
-import { collectionOf } from '../../src/mirror/model.js';
-import { planCreate } from '../../src/plan/write/payload.js';
-import { catalogSourceOf } from '../../src/postgres/catalog/catalog.js';
-import { Database } from '../../src/postgres/pools/database.js';
+import { buildModel } from '../../src/compiler/model/introspect.js';
+import { collectionOf } from '../../src/compiler/model/model.js';
+import { planCreate } from '../../src/compiler/plan/write/payload.js';
+import { catalogSourceOf } from '../../src/server/postgres/catalog/catalog.js';
+import { Database } from '../../src/server/postgres/pools/database.js';
 import { createLibrary, request, startDatabase, startTestService, withSql } from '../support/service.js';
 import { startSmallHeap } from '../support/small-heap.js';
 

@@ -24,9 +24,9 @@ import {
 } from '@directus/sdk';
 import sharp from 'sharp';
 import t from 'tap';
-import { isPublicAddress } from '../../src/access/public-addresses.js';
-import { readLocations } from '../../src/config/storage-options.js';
-import { isStorageName, Storages } from '../../src/storage/storage.js';
+import { isStorageName, Storages } from '../../src/features/files/storage.js';
+import { readLocations } from '../../src/server/config/storage-options.js';
+import { isPublicAddress } from '../../src/server/http/public-addresses.js';
 import {
   ADMIN_TOKEN,
   type Answer,

@@ -1,6 +1,6 @@
 import sharp from 'sharp';
 import t from 'tap';
-import { ImageProcesses } from '../../src/storage/images.js';
+import { ImageProcesses } from '../../src/features/files/images.js';
 import { noise, transforms, uploadImage } from '../support/images.js';
 import {
   ADMIN_TOKEN,

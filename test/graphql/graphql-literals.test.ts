@@ -4,15 +4,15 @@
  */
 import { Lexer, Source, TokenKind } from 'graphql';
 import t from 'tap';
-import { schemaAccessOf } from '../../src/access/graphql-access.js';
 import { runSteps } from '../../src/base/time-slices.js';
-import { DocumentFailure, FieldFailure } from '../../src/graphql/failure.js';
-import { findLiterals, Operations, type RunInBudget } from '../../src/graphql/operations.js';
-import { Schemas } from '../../src/graphql/schema.js';
-import { buildModel } from '../../src/mirror/introspect.js';
-import { catalogSourceOf } from '../../src/postgres/catalog/catalog.js';
-import { Database } from '../../src/postgres/pools/database.js';
-import type { ParseLimits } from '../../src/request/parse-context.js';
+import { DocumentFailure, FieldFailure } from '../../src/compiler/graphql/failure.js';
+import { findLiterals, Operations, type RunInBudget } from '../../src/compiler/graphql/operations.js';
+import { Schemas } from '../../src/compiler/graphql/schema.js';
+import { buildModel } from '../../src/compiler/model/introspect.js';
+import type { ParseLimits } from '../../src/compiler/request/parse-context.js';
+import { schemaAccessOf } from '../../src/server/access/graphql-access.js';
+import { catalogSourceOf } from '../../src/server/postgres/catalog/catalog.js';
+import { Database } from '../../src/server/postgres/pools/database.js';
 import { createLibrary, request, startDatabase, startTestService } from '../support/service.js';
 
 const server = await startDatabase();

@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { Agent, type IncomingHttpHeaders, type IncomingMessage, request as openRequest } from 'node:http';
 import { brotliDecompressSync, createBrotliDecompress, createGunzip, gunzipSync } from 'node:zlib';
 import t from 'tap';
-import { negotiateEncoding } from '../../src/http/compress.js';
+import { negotiateEncoding } from '../../src/server/http/compress.js';
 import {
   ADMIN_TOKEN,
   connectSql,

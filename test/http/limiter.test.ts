@@ -1,7 +1,7 @@
 /** How much may be asked: per address, by all together, and of the login; and what a client is told then. */
 import { Agent } from 'node:http';
 import t from 'tap';
-import { networkOf, normalizeAddress } from '../../src/access/addresses.js';
+import { networkOf, normalizeAddress } from '../../src/server/access/addresses.js';
 import {
   ADMIN_TOKEN,
   type Answer,

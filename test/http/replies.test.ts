@@ -1,8 +1,8 @@
 /** How replies leave: many at a time, with their headers as bytes, and with tags of what is in them. */
 import { Agent } from 'node:http';
 import t from 'tap';
-import { tagOf } from '../../src/http/etag.js';
-import { errorReply } from '../../src/http/reply.js';
+import { tagOf } from '../../src/server/http/etag.js';
+import { errorReply } from '../../src/server/http/reply.js';
 import {
   ADMIN_TOKEN,
   type Answer,

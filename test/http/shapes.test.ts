@@ -1,7 +1,7 @@
 /** GET /server/shapes: what statements took in the last minutes, told to administrators, within bounds. */
 import { Agent } from 'node:http';
 import t from 'tap';
-import { countRows, p99, type ShapeReport, ShapeStats } from '../../src/batching/shape-stats.js';
+import { countRows, p99, type ShapeReport, ShapeStats } from '../../src/server/batching/shape-stats.js';
 import { makeCaller } from '../support/callers.js';
 import { connectSql, createLibrary, get, request, startDatabase, startTestService } from '../support/service.js';
 

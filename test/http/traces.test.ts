@@ -4,10 +4,10 @@ import { createServer, type IncomingHttpHeaders } from 'node:http';
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
+import { type Service, startService } from '../../src/app/start.js';
 import type { Event } from '../../src/base/observe.js';
-import { readConfig } from '../../src/config/config.js';
-import { parseTraceparent } from '../../src/http/traces.js';
-import { type Service, startService } from '../../src/service/start.js';
+import { readConfig } from '../../src/server/config/config.js';
+import { parseTraceparent } from '../../src/server/http/traces.js';
 import {
   ADMIN_TOKEN,
   type Answer,

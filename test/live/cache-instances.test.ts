@@ -5,7 +5,7 @@
  *   CACHE_READS, CACHE_SEED
  */
 import t from 'tap';
-import { ReadCache } from '../../src/engine/cache/read-cache.js';
+import { ReadCache } from '../../src/speed/cache/read-cache.js';
 import { CacheOracle } from '../support/cache-oracle.js';
 import { readBeside, summaryOf } from '../support/cache-writers.js';
 import { createLibrary, startDatabase, startTestService, type TestOptions } from '../support/service.js';

@@ -4,7 +4,7 @@
  *   CACHE_READS, CACHE_USERS, CACHE_SHAPES, CACHE_SEED (a number, or random)
  */
 import t from 'tap';
-import { ReadCache } from '../../src/engine/cache/read-cache.js';
+import { ReadCache } from '../../src/speed/cache/read-cache.js';
 import { CacheOracle } from '../support/cache-oracle.js';
 import { CacheWriter, readBeside, summaryOf } from '../support/cache-writers.js';
 import { createLibrary, startDatabase, startTestService, type TestOptions } from '../support/service.js';

@@ -1,6 +1,6 @@
 /** A commit that waits for a synchronous standby is in the log, but not visible: no answer from before it may stay in memory. */
 import t, { type Test } from 'tap';
-import { ReadCache } from '../../src/engine/cache/read-cache.js';
+import { ReadCache } from '../../src/speed/cache/read-cache.js';
 import { restartStandby, startPrimary, startStandby } from '../support/cluster.js';
 import {
   type Answer,

@@ -3,7 +3,7 @@ import { Agent } from 'node:http';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import t, { type Test } from 'tap';
-import { ReadCache } from '../../src/engine/cache/read-cache.js';
+import { ReadCache } from '../../src/speed/cache/read-cache.js';
 import { inForce, makeCaller } from '../support/callers.js';
 import { startPrimary } from '../support/cluster.js';
 import {

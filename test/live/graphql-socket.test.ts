@@ -3,11 +3,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, createClient } from 'graphql-ws';
 import t from 'tap';
 import { WebSocket } from 'ws';
-import { keepConnections } from '../../src/api/realtime/connection.js';
-import { readConfig } from '../../src/config/config.js';
-import { createClientAddressResolver } from '../../src/http/client-address.js';
-import { loadSockets, openPort } from '../../src/http/listen.js';
-import { serveSockets } from '../../src/http/websocket.js';
+import { keepConnections } from '../../src/features/sockets/connection.js';
+import { readConfig } from '../../src/server/config/config.js';
+import { createClientAddressResolver } from '../../src/server/http/client-address.js';
+import { loadSockets, openPort } from '../../src/server/http/listen.js';
+import { serveSockets } from '../../src/server/http/websocket.js';
 import { inForce, makeCaller } from '../support/callers.js';
 import { MessageSocket } from '../support/message-socket.js';
 import {

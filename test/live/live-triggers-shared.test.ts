@@ -1,22 +1,22 @@
 /** Triggers that are not alone: those of another installation in the database, and what others do to ours. */
 import t from 'tap';
+import { type Service, withDatabase } from '../../src/app/start.js';
 import { createObserver } from '../../src/base/observe.js';
 import { packagePath } from '../../src/base/package-files.js';
-import { servedTables } from '../../src/commands/changes.js';
-import { readConfig } from '../../src/config/config.js';
-import type { Sources } from '../../src/live/changes/change-source.js';
-import { ChangeStream } from '../../src/live/changes/change-stream.js';
-import { TriggerSource } from '../../src/live/changes/trigger-source.js';
-import { locateSystemTables } from '../../src/postgres/catalog/migrate.js';
+import { servedTables } from '../../src/features/live/command.js';
+import type { Sources } from '../../src/server/changes/change-source.js';
+import { ChangeStream } from '../../src/server/changes/change-stream.js';
 import {
   inspectTriggers,
   installedTriggers,
   installTriggers,
   removeTriggers,
-} from '../../src/postgres/changes/live-triggers.js';
-import type { TableName } from '../../src/postgres/changes/publication.js';
-import type { Database } from '../../src/postgres/pools/database.js';
-import { type Service, withDatabase } from '../../src/service/start.js';
+} from '../../src/server/changes/live-triggers.js';
+import type { TableName } from '../../src/server/changes/publication.js';
+import { TriggerSource } from '../../src/server/changes/trigger-source.js';
+import { readConfig } from '../../src/server/config/config.js';
+import { locateSystemTables } from '../../src/server/postgres/catalog/migrate.js';
+import type { Database } from '../../src/server/postgres/pools/database.js';
 import { EventStream } from '../support/event-stream.js';
 import { installedVersions, startInstalled } from '../support/installed-server.js';
 import { MessageSocket } from '../support/message-socket.js';

@@ -5,7 +5,7 @@
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import type { Service } from '../../src/service/start.js';
+import type { Service } from '../../src/app/start.js';
 import { pidOf } from '../support/cluster.js';
 import { EventStream } from '../support/event-stream.js';
 import { MessageSocket } from '../support/message-socket.js';

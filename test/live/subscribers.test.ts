@@ -1,8 +1,8 @@
 /** The life cycle of a subscription: its caller is resolved again when rights change or a session ends, also while it is being resolved. */
 import t from 'tap';
-import { type Identity, PUBLIC } from '../../src/access/identity.js';
 import { forbidden, unprocessable } from '../../src/base/errors.js';
-import { Subscriber, Subscribers } from '../../src/live/subscribers.js';
+import { Subscriber, Subscribers } from '../../src/features/live/subscribers.js';
+import { type Identity, PUBLIC } from '../../src/server/access/identity.js';
 import { waitFor } from '../support/service.js';
 
 const LIMITS = { subscriptions: 10, perCaller: 10, keys: 10 };

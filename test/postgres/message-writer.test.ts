@@ -1,8 +1,8 @@
 /** The messages of statements that are sent together, read back byte by byte. */
 import t from 'tap';
-import { writeQueries } from '../../src/postgres/wire/message-writer.js';
-import { PreparedStatements } from '../../src/postgres/wire/protocol.js';
-import { settingQuery, transactionQuery, type WireQuery } from '../../src/postgres/wire/wire-query.js';
+import { writeQueries } from '../../src/server/postgres/wire/message-writer.js';
+import { PreparedStatements } from '../../src/server/postgres/wire/protocol.js';
+import { settingQuery, transactionQuery, type WireQuery } from '../../src/server/postgres/wire/wire-query.js';
 
 interface Message {
   readonly type: string;

@@ -4,8 +4,8 @@
  */
 import t from 'tap';
 import { StartError } from '../../src/base/errors.js';
-import { Database } from '../../src/postgres/pools/database.js';
-import type { Connection } from '../../src/postgres/wire/connection.js';
+import { Database } from '../../src/server/postgres/pools/database.js';
+import type { Connection } from '../../src/server/postgres/wire/connection.js';
 import { Network } from '../support/network-proxy.js';
 import { pgBouncerVersion, startPooler } from '../support/pooler.js';
 import {

@@ -1,7 +1,7 @@
 /** What callers have written, while the primary is asked where it is: no answer may be taken for a write that came after the question. */
 import t from 'tap';
-import { UNKNOWN_POSITION } from '../../src/postgres/pools/sessions.js';
-import { ReplicaBoard } from '../../src/postgres/replicas/replica-board.js';
+import { UNKNOWN_POSITION } from '../../src/server/postgres/pools/sessions.js';
+import { ReplicaBoard } from '../../src/speed/replicas/replica-board.js';
 
 const CALLER = 7;
 

@@ -5,9 +5,9 @@
 import { Agent } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { childrenOf } from '../../src/embedded/processes.js';
-import { POSITION, parsePosition } from '../../src/postgres/pools/sessions.js';
-import type { Service } from '../../src/service/start.js';
+import type { Service } from '../../src/app/start.js';
+import { childrenOf } from '../../src/features/embedded/processes.js';
+import { POSITION, parsePosition } from '../../src/server/postgres/pools/sessions.js';
 import { balance } from '../support/balancer.js';
 import { caughtUp, pidOf, startPrimary, startStandby } from '../support/cluster.js';
 import { Network } from '../support/network-proxy.js';

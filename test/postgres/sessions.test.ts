@@ -1,7 +1,7 @@
 /** Connections that hold a transaction: what is sent together is carried out together, whatever happens on the way. */
 import t from 'tap';
-import { Database } from '../../src/postgres/pools/database.js';
-import type { Session, TransactionStatement } from '../../src/postgres/pools/sessions.js';
+import { Database } from '../../src/server/postgres/pools/database.js';
+import type { Session, TransactionStatement } from '../../src/server/postgres/pools/sessions.js';
 import { createDatabase, request, startDatabase, startTestService, withSql } from '../support/service.js';
 
 const server = await startDatabase();

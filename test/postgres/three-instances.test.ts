@@ -3,7 +3,7 @@
  * connections that they hear of them on were ended, and when they could not be opened again for a while.
  */
 import t, { type Test } from 'tap';
-import type { Service } from '../../src/service/start.js';
+import type { Service } from '../../src/app/start.js';
 import { makeCaller } from '../support/callers.js';
 import { startThree } from '../support/counted.js';
 import { Network } from '../support/network-proxy.js';

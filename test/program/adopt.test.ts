@@ -4,9 +4,9 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { TOTP } from 'otpauth';
 import t from 'tap';
-import { compareAnswers, type TestCaller } from '../../src/adopt/compare.js';
-import type { Question } from '../../src/adopt/questions.js';
-import { adopt as command } from '../../src/commands/adopt.js';
+import { adopt as command } from '../../src/features/adopt/command.js';
+import { compareAnswers, type TestCaller } from '../../src/features/adopt/compare.js';
+import type { Question } from '../../src/features/adopt/questions.js';
 import { runCommand } from '../support/command.js';
 import {
   createDatabase,

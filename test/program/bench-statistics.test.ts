@@ -10,7 +10,7 @@ import { countNodes } from '../../bench/statement-count.js';
 import { median } from '../../bench/statistics.js';
 import { comparisonTable } from '../../bench/table.js';
 import { judgeChange, type Round } from '../../bench/verdict.js';
-import { percentilesOf } from '../../src/traffic/percentiles.js';
+import { percentilesOf } from '../../src/features/traffic/percentiles.js';
 
 /** Rates and processor times of both revisions in each round: now, before. */
 function rounds(...turns: readonly (readonly [number, number, number?, number?])[]): readonly Round[] {

@@ -1,9 +1,9 @@
 /** Options: what an environment and flags may say, and how a wrong word is answered. */
 import { availableParallelism } from 'node:os';
 import t from 'tap';
-import { type Config, type OptionName, optionRows, readConfig, readFlags } from '../../src/config/config.js';
-import { parseDatabaseUrl } from '../../src/config/database-url.js';
-import { workersFor } from '../../src/config/option-kinds.js';
+import { type Config, type OptionName, optionRows, readConfig, readFlags } from '../../src/server/config/config.js';
+import { parseDatabaseUrl } from '../../src/server/config/database-url.js';
+import { workersFor } from '../../src/server/config/option-kinds.js';
 
 t.test('without any word the service has its defaults', async (t) => {
   const config = readConfig({});

@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import t from 'tap';
 import { parse } from 'yaml';
 import { packagePath } from '../../src/base/package-files.js';
-import { optionRows } from '../../src/config/config.js';
+import { optionRows } from '../../src/server/config/config.js';
 import { EventStream } from '../support/event-stream.js';
 import { findProgram } from '../support/programs.js';
 import {

@@ -6,9 +6,9 @@ import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, relative } from 'node:path';
 import t from 'tap';
 import { drawFigure } from '../../bench/report/figure.js';
+import { optionTopics } from '../../src/app/command-line.js';
 import { packagePath } from '../../src/base/package-files.js';
-import { optionTopics } from '../../src/commands/command-line.js';
-import type { OptionRow } from '../../src/config/config.js';
+import type { OptionRow } from '../../src/server/config/config.js';
 import { SUITES } from '../suites.js';
 import { readPages } from './docs/pages.js';
 

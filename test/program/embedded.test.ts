@@ -27,10 +27,10 @@ import { pathToFileURL } from 'node:url';
 import postgres from 'postgres';
 import t from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
-import { startEmbedded } from '../../src/embedded/cluster.js';
+import { startEmbedded } from '../../src/features/embedded/cluster.js';
 import { passTime } from '../support/time.js';
 
-const room = packagePath('dist', 'src', 'embedded');
+const room = packagePath('dist', 'src', 'features', 'embedded');
 const settings = { fsync: 'off' };
 const isRoot = process.getuid?.() === 0;
 const scratch = await realpath(await mkdtemp(join(tmpdir(), 'lateral-embedded-')));
@@ -288,5 +288,5 @@ async function install(folder: string): Promise<{ room: string; platform: string
     recursive: true,
     filter: async (source) => !(await lstat(source)).isSymbolicLink(),
   });
-  return { room: join(folder, 'src', 'embedded'), platform: join(modules, name) };
+  return { room: join(folder, 'src', 'features', 'embedded'), platform: join(modules, name) };
 }

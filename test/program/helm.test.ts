@@ -9,7 +9,7 @@ import { promisify } from 'node:util';
 import t from 'tap';
 import { parse, parseAllDocuments, stringify } from 'yaml';
 import { packagePath, packageVersion } from '../../src/base/package-files.js';
-import { optionRows } from '../../src/config/config.js';
+import { optionRows } from '../../src/server/config/config.js';
 import { findProgram } from '../support/programs.js';
 
 const run = promisify(execFile);

@@ -127,7 +127,7 @@ t.test('phrases are found in documents and in code', async (t) => {
   ]);
 });
 
-/** Paragraphs, list items and cells of tables, without code and links. The generated table is checked where it is written, in src/config. */
+/** Paragraphs, list items and cells of tables, without code and links. The generated table is checked where it is written, in src/server/config. */
 function proseOf(path: string, text: string): Passage[] {
   const prose = text
     .replaceAll(/^\s*```[\s\S]*?^\s*```$/gm, '')

@@ -9,8 +9,8 @@ import t from 'tap';
 import typescript from 'typescript-api';
 import { isRecord } from '../../src/base/narrow.js';
 import { packagePath } from '../../src/base/package-files.js';
-import { withCatalog } from '../../src/sql/catalog-names.js';
-import { loadGrammar } from '../../src/sql/grammar.js';
+import { withCatalog } from '../../src/compiler/sql/catalog-names.js';
+import { loadGrammar } from '../../src/compiler/sql/grammar.js';
 import { GOLDEN_FOLDERS, goldenNames, readGolden } from '../support/golden.js';
 
 await loadGrammar();

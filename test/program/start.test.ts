@@ -11,10 +11,10 @@ import type { Readable } from 'node:stream';
 import postgres from 'postgres';
 import t from 'tap';
 import { readMemory } from '../../bench/memory.js';
+import { optionTopics } from '../../src/app/command-line.js';
 import { packagePath, packageVersion } from '../../src/base/package-files.js';
-import { optionTopics } from '../../src/commands/command-line.js';
-import { optionRows } from '../../src/config/config.js';
-import { canReach, type OsUser } from '../../src/embedded/os-user.js';
+import { canReach, type OsUser } from '../../src/features/embedded/os-user.js';
+import { optionRows } from '../../src/server/config/config.js';
 import { runCommand } from '../support/command.js';
 import {
   type Answer,

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { encodeInSlices, type Steps, TurnQueue } from '../../src/base/time-slices.js';
-import { CallerBudgets } from '../../src/engine/caller-budget.js';
+import { CallerBudgets } from '../../src/server/execute/caller-budget.js';
 
 const block = (milliseconds: number): void => {
   for (const end = performance.now() + milliseconds; performance.now() < end; );

@@ -11,9 +11,9 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
-import { readConfig } from '../../src/config/config.js';
-import { workersFor } from '../../src/config/option-kinds.js';
-import { centralConfig, shareOf } from '../../src/service/threads/worker-pool.js';
+import { readConfig } from '../../src/server/config/config.js';
+import { workersFor } from '../../src/server/config/option-kinds.js';
+import { centralConfig, shareOf } from '../../src/speed/threads/worker-pool.js';
 import {
   ADMIN_TOKEN,
   type Answer,

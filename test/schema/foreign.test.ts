@@ -3,7 +3,7 @@
  * reason, and nothing of it is touched. Once as a superuser, once as the plain owner of the database.
  */
 import t, { type Test } from 'tap';
-import { alias, identifier, join, sql as kernel, statement } from '../../src/sql/fragment.js';
+import { alias, identifier, join, sql as kernel, statement } from '../../src/compiler/sql/fragment.js';
 import {
   type Answer,
   createDatabase,

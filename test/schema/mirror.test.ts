@@ -8,14 +8,20 @@ import { join } from 'node:path';
 import postgres from 'postgres';
 import t from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
-import { startEmbedded } from '../../src/embedded/cluster.js';
-import type { CatalogDocument } from '../../src/mirror/catalog-document.js';
-import type { SchemaNames } from '../../src/mirror/collection-names.js';
-import { choicesOf, defaultValueOf, fieldTypeOf } from '../../src/mirror/column-types.js';
-import { buildModel } from '../../src/mirror/introspect.js';
-import { requireSingleKey } from '../../src/mirror/item-key.js';
-import { type Collection, collectionOf, type Field, type Model, type Relation } from '../../src/mirror/model.js';
-import { systemTables } from '../../src/postgres/catalog/system-tables.js';
+import type { CatalogDocument } from '../../src/compiler/model/catalog-document.js';
+import type { SchemaNames } from '../../src/compiler/model/collection-names.js';
+import { choicesOf, defaultValueOf, fieldTypeOf } from '../../src/compiler/model/column-types.js';
+import { buildModel } from '../../src/compiler/model/introspect.js';
+import { requireSingleKey } from '../../src/compiler/model/item-key.js';
+import {
+  type Collection,
+  collectionOf,
+  type Field,
+  type Model,
+  type Relation,
+} from '../../src/compiler/model/model.js';
+import { startEmbedded } from '../../src/features/embedded/cluster.js';
+import { systemTables } from '../../src/server/postgres/catalog/system-tables.js';
 
 const directory = await mkdtemp(join(tmpdir(), 'lateral-mirror-'));
 await chmod(directory, 0o755);

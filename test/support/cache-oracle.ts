@@ -4,8 +4,8 @@
  */
 import { Agent } from 'node:http';
 import postgres from 'postgres';
-import { laterPosition } from '../../src/engine/consistency.js';
-import type { Service } from '../../src/service/start.js';
+import type { Service } from '../../src/app/start.js';
+import { laterPosition } from '../../src/server/execute/consistency.js';
 import { Journal, type Moment, type Row, TABLES, type Table } from './cache-journal.js';
 import { type Condition, filterOf, holds, type Shape, ShapeMaker } from './cache-shapes.js';
 import { makeCaller } from './callers.js';

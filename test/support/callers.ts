@@ -1,6 +1,6 @@
 /** Callers for the tests of access: users with a static token of their own and policies written for them with plain SQL. */
 import { createHash } from 'node:crypto';
-import type { Service } from '../../src/service/start.js';
+import type { Service } from '../../src/app/start.js';
 import { get, type Sql, waitFor } from './service.js';
 
 export interface Permission {

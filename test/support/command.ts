@@ -1,6 +1,6 @@
 /** `lateral` in the process of the test: to load the program again for each command would take longer than most commands do. */
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { complaintOf, exitCodeOf, main } from '../../src/commands/command-line.js';
+import { complaintOf, exitCodeOf, main } from '../../src/app/command-line.js';
 import { type Outcome, ways } from './service.js';
 
 interface Written {

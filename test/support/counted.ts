@@ -1,6 +1,6 @@
 /** Three instances whose requests are counted. */
 import { Agent } from 'node:http';
-import type { Service } from '../../src/service/start.js';
+import type { Service } from '../../src/app/start.js';
 import { get, startTestService, type TestOptions } from './service.js';
 
 export interface Asked {

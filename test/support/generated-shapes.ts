@@ -1,5 +1,5 @@
 /** Requests for every collection of a model: filters by common, rare and absent values, pages, nested items, aggregates. Always the same for a seed. */
-import type { Collection, Field, Model } from '../../src/mirror/model.js';
+import type { Collection, Field, Model } from '../../src/compiler/model/model.js';
 import type { Sql } from './service.js';
 
 const NUMBERS = new Set(['integer', 'bigInteger', 'decimal', 'float']);

@@ -2,7 +2,7 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import type { Test } from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
-import { pretty } from '../../src/sql/pretty.js';
+import { pretty } from '../../src/compiler/sql/pretty.js';
 import { ADMIN_TOKEN, request } from './service.js';
 import type { StatementRecorder } from './statement-recorder.js';
 

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
 import t from 'tap';
-import { parseDatabaseUrl } from '../../src/config/database-url.js';
+import { parseDatabaseUrl } from '../../src/server/config/database-url.js';
 import { findProgram, freePort } from './programs.js';
 
 export interface PoolerOptions {

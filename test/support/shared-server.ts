@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
-import { startEmbedded } from '../../src/embedded/cluster.js';
+import { startEmbedded } from '../../src/features/embedded/cluster.js';
 
 /**
  * For every server of the tests: its data need not outlive a crash, they are in memory, so that no process has to read ahead, and the

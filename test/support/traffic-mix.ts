@@ -1,7 +1,7 @@
 /** A mix of requests of many shapes by several callers, sent at a constant rate. */
 import { elementAt } from '../../src/base/narrow.js';
-import { OpenLoop, writeRequest } from '../../src/traffic/open-loop.js';
-import { type RecordedRequest, type Traffic, TrafficReader } from '../../src/traffic/traffic-file.js';
+import { OpenLoop, writeRequest } from '../../src/features/traffic/open-loop.js';
+import { type RecordedRequest, type Traffic, TrafficReader } from '../../src/features/traffic/traffic-file.js';
 import { ADMIN_TOKEN } from './service.js';
 
 export interface MixedRequest {

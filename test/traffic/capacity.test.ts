@@ -9,7 +9,7 @@ import { promisify } from 'node:util';
 import { gzipSync } from 'node:zlib';
 import t, { type Test } from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
-import { endLine, headerLine, requestLine } from '../../src/traffic/traffic-file.js';
+import { endLine, headerLine, requestLine } from '../../src/features/traffic/traffic-file.js';
 import { pidOf } from '../support/cluster.js';
 import { familyOf, limitProcessors, watchIdle } from '../support/processor-limit.js';
 import { findProgram } from '../support/programs.js';

@@ -1,7 +1,7 @@
 /** The resource that is named for a load: by what reached its limit, not by what followed from that. */
 import t from 'tap';
-import { exhaustedBy, type Overload, overloadOf, type Step } from '../../src/traffic/capacity.js';
-import type { LoadFigures } from '../../src/traffic/load-samples.js';
+import { exhaustedBy, type Overload, overloadOf, type Step } from '../../src/features/traffic/capacity.js';
+import type { LoadFigures } from '../../src/features/traffic/load-samples.js';
 
 const UNLIMITED = { limit: null, throttled: 0 };
 

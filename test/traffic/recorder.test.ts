@@ -6,9 +6,9 @@ import {
   type TrafficBatch,
   type TrafficPull,
   TrafficRecorder,
-} from '../../src/traffic/recorder.js';
-import { SecretNames } from '../../src/traffic/secrets.js';
-import { headerLine, type RecordedRequest, TrafficReader } from '../../src/traffic/traffic-file.js';
+} from '../../src/features/traffic/recorder.js';
+import { SecretNames } from '../../src/features/traffic/secrets.js';
+import { headerLine, type RecordedRequest, TrafficReader } from '../../src/features/traffic/traffic-file.js';
 import { passTime } from '../support/time.js';
 
 const recorder = new TrafficRecorder(() => ({ collections: new Map() }));

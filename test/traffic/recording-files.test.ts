@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import t from 'tap';
 import { replaceFile } from '../../src/base/replace-file.js';
-import { endLine, headerLine, requestLine } from '../../src/traffic/traffic-file.js';
+import { endLine, headerLine, requestLine } from '../../src/features/traffic/traffic-file.js';
 import { runCommand } from '../support/command.js';
 import { makeFolder } from '../support/service.js';
 

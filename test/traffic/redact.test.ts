@@ -1,7 +1,7 @@
 /** Values of a recording that are replaced, and the structure that stays. */
 import t from 'tap';
-import { Redactor } from '../../src/traffic/redact.js';
-import type { RecordedRequest } from '../../src/traffic/traffic-file.js';
+import { Redactor } from '../../src/features/traffic/redact.js';
+import type { RecordedRequest } from '../../src/features/traffic/traffic-file.js';
 
 const base = { t: 0, method: 'GET', user: null, role: null, status: 200, bytes: 1, ms: 1 };
 

@@ -1,9 +1,9 @@
 /** Requests that a recording has without their values, because they name a secret in an odd spelling. */
 import t from 'tap';
-import { buildModel } from '../../src/mirror/introspect.js';
-import { catalogSourceOf } from '../../src/postgres/catalog/catalog.js';
-import { Database } from '../../src/postgres/pools/database.js';
-import { type Omission, SecretNames } from '../../src/traffic/secrets.js';
+import { buildModel } from '../../src/compiler/model/introspect.js';
+import { type Omission, SecretNames } from '../../src/features/traffic/secrets.js';
+import { catalogSourceOf } from '../../src/server/postgres/catalog/catalog.js';
+import { Database } from '../../src/server/postgres/pools/database.js';
 import { createLibrary, startDatabase, withSql } from '../support/service.js';
 
 const server = await startDatabase();

@@ -6,7 +6,12 @@ import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import t from 'tap';
-import { headerLine, type RecordedRequest, requestLine, TrafficReader } from '../../src/traffic/traffic-file.js';
+import {
+  headerLine,
+  type RecordedRequest,
+  requestLine,
+  TrafficReader,
+} from '../../src/features/traffic/traffic-file.js';
 import { makeCaller } from '../support/callers.js';
 import { runCommand } from '../support/command.js';
 import {

@@ -8,17 +8,17 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import t from 'tap';
+import { withCore, withDatabase } from '../../src/app/start.js';
 import { createObserver } from '../../src/base/observe.js';
-import { readConfig } from '../../src/config/config.js';
-import { withCore, withDatabase } from '../../src/service/start.js';
-import { loadGrammar } from '../../src/sql/grammar.js';
-import { endLine, headerLine, requestLine } from '../../src/traffic/traffic-file.js';
-import { RequestPlanner } from '../../src/twin/plan-requests.js';
-import { planLines } from '../../src/twin/plan-tree.js';
-import { readRequests } from '../../src/twin/requests.js';
-import type { StatisticsFile } from '../../src/twin/statistics-file.js';
-import { takeStatistics } from '../../src/twin/take-statistics.js';
-import { type Twin, withTwin } from '../../src/twin/twin.js';
+import { loadGrammar } from '../../src/compiler/sql/grammar.js';
+import { RequestPlanner } from '../../src/features/plans/plan-requests.js';
+import { planLines } from '../../src/features/plans/plan-tree.js';
+import { readRequests } from '../../src/features/plans/requests.js';
+import type { StatisticsFile } from '../../src/features/plans/statistics-file.js';
+import { takeStatistics } from '../../src/features/plans/take-statistics.js';
+import { type Twin, withTwin } from '../../src/features/plans/twin.js';
+import { endLine, headerLine, requestLine } from '../../src/features/traffic/traffic-file.js';
+import { readConfig } from '../../src/server/config/config.js';
 import { runCommand } from '../support/command.js';
 import {
   createDatabase,

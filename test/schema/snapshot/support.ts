@@ -1,8 +1,8 @@
 /** What the tests of snapshots share: services on databases of their own, and what a change could leave behind. */
 import { readFile } from 'node:fs/promises';
 import type { Test } from 'tap';
+import type { Service } from '../../../src/app/start.js';
 import { packagePath } from '../../../src/base/package-files.js';
-import type { Service } from '../../../src/service/start.js';
 import {
   type Answer,
   createDatabase,

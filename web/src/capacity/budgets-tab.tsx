@@ -1,7 +1,7 @@
 /** Budgets of statements: the time that 99 of 100 of them should take at most. */
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { pretty } from '../../../src/sql/pretty';
+import { pretty } from '../../../src/compiler/sql/pretty';
 import { call, messageOf } from '../api';
 import { type Shape, summaries } from '../pulse/summary';
 import { useShapes } from '../pulse/use-shapes';

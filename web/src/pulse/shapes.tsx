@@ -1,7 +1,7 @@
 /** The statements with the largest total time in the last five minutes; each opens with its SQL and its plan. */
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { pretty } from '../../../src/sql/pretty';
+import { pretty } from '../../../src/compiler/sql/pretty';
 import { call, messageOf } from '../api';
 import { type PlanJson, readPlan, slowest } from '../plan/plan';
 import { PlanTree } from '../plan/tree';

@@ -1,7 +1,7 @@
 /** Query: one query as REST, GraphQL, SQL and plan, and its result. */
 import type { JSX, RefObject } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { pretty } from '../../../src/sql/pretty';
+import { pretty } from '../../../src/compiler/sql/pretty';
 import { type Answer, call, itemsPath, messageOf } from '../api';
 import { isChartable } from '../boards/chart-data';
 import { drawnOf, PanelForm } from '../boards/panel-form';

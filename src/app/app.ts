@@ -1,0 +1,381 @@
+/**
+ * The application of one serving thread: identities, live queries and GraphQL over the core, and the routes over all of them. The parts
+ * that exist once per process (`start.ts`) reach a thread as `Shared` and by broadcasts.
+ */
+import { isMainThread } from 'node:worker_threads';
+import { assertNever } from '../base/assert-never.js';
+import type { Event, Observer } from '../base/observe.js';
+import { Operations } from '../compiler/graphql/operations.js';
+import { Schemas } from '../compiler/graphql/schema.js';
+import type { ParseLimits } from '../compiler/request/parse-context.js';
+import { DIRECTUS_SDL_TYPE, directusNames, withDirectusSchema } from '../features/directus/compatibility.js';
+import { explorerRoutes } from '../features/explorer/pages.js';
+import type { ChangeEvent } from '../features/extensions/api.js';
+import { extensionRoutes } from '../features/extensions/extension-routes.js';
+import { assetsRoutes } from '../features/files/assets.js';
+import { Images } from '../features/files/images.js';
+import { Storages } from '../features/files/storage.js';
+import { utilsRoutes } from '../features/import-export/utils.js';
+import { LiveQueries } from '../features/live/live-queries.js';
+import { mcpRoutes } from '../features/mcp/mcp.js';
+import { accountRoutes, registrationRoutes } from '../features/registration/account.js';
+import { sharesRoutes } from '../features/shares/shares.js';
+import { type ResolveUser, resolveExternalUser } from '../features/sign-in/external-users.js';
+import { schemaRoutes, suggestionsRoutes } from '../features/snapshots/snapshot-routes.js';
+import { websocketProtocol } from '../features/sockets/directus-connection.js';
+import { graphqlSocketProtocol } from '../features/sockets/graphql-connection.js';
+import { loadRoutes } from '../features/traffic/load.js';
+import type { TrafficBatch, TrafficPull } from '../features/traffic/recorder.js';
+import { trafficRoutes } from '../features/traffic/traffic.js';
+import { transactionsRoutes } from '../features/transactions/transaction-routes.js';
+import { versionsRoutes } from '../features/versions/version-routes.js';
+import { webhookRoutes } from '../features/webhooks/webhook-routes.js';
+import { Webhooks } from '../features/webhooks/webhooks.js';
+import { Identities } from '../server/access/identities.js';
+import { ForeignTokens, Tokens } from '../server/access/tokens.js';
+import { lookUpAccount } from '../server/accounts/accounts.js';
+import { Logins } from '../server/accounts/logins.js';
+import { openMailer } from '../server/accounts/mailer.js';
+import { authRoutes, signInRoutes } from '../server/api/accounts/auth.js';
+import { meRoutes } from '../server/api/accounts/me.js';
+import type { ApiRoute } from '../server/api/action.js';
+import { actionsOf, systemFieldsOf } from '../server/api/graphql/actions.js';
+import { graphqlRoutes } from '../server/api/graphql/endpoint.js';
+import { PersistedQueries, readAllowList } from '../server/api/graphql/persisted.js';
+import { functionRoutes, itemsRoutes } from '../server/api/items/items.js';
+import {
+  changesRoutes,
+  checksRoutes,
+  collectionsRoutes,
+  fieldsRoutes,
+  functionsRoutes,
+  indexesRoutes,
+  relationsRoutes,
+} from '../server/api/schema/definitions.js';
+import { collect, type Gather, type Metric, metricsRoutes } from '../server/api/server/metrics.js';
+import { digestOfShape, serverRoutes, shapesRoutes, specsRoutes } from '../server/api/server/server.js';
+import { applyBudgets, budgetRoutes, loadBudgets } from '../server/api/server/shape-budgets.js';
+import { systemRoutes } from '../server/api/system-collections.js';
+import type { ShapeReport } from '../server/batching/shape-stats.js';
+import type { Config } from '../server/config/config.js';
+import { userStore } from '../server/execute/system-collections/user-writes.js';
+import { createCookies } from '../server/http/cookies.js';
+import type { Limits } from '../server/http/limiter.js';
+import type { EdgeNames } from '../server/http/reply.js';
+import { Router } from '../server/http/router.js';
+import type { SocketProtocol } from '../server/http/websocket.js';
+import { type Checks, checkHealth, type Health, Readiness } from '../server/postgres/health.js';
+import { type Core, parseLimits } from './core.js';
+
+/** A change that every thread applies at once. */
+export type Broadcast =
+  /** All policies, as JSON. */
+  | { readonly kind: 'policies'; readonly text: string }
+  /** A user, role or token has changed. */
+  | { readonly kind: 'access' }
+  | { readonly kind: 'sessions-ended'; readonly sessions: readonly string[] }
+  /** The budgets of statements, as JSON. */
+  | { readonly kind: 'budgets'; readonly text: string }
+  /** The replica does not answer. */
+  | { readonly kind: 'replica-lost'; readonly replica: number }
+  | { readonly kind: 'persisted-query'; readonly digest: string; readonly text: string }
+  /** The schema of the service's tables, and why the database cannot be served, or null. */
+  | { readonly kind: 'installation'; readonly system: string; readonly obstacle: string | null }
+  /** A webhook has changed, or changes wait to be delivered. */
+  | { readonly kind: 'webhooks' };
+
+/** A thread's access to the state that all threads share. */
+export interface Shared {
+  readonly secret: string;
+  readonly limits: Limits;
+  /** Resolves when all threads, this one included, have applied it. */
+  broadcast(message: Broadcast): Promise<void>;
+  /** Resolves when all threads have the present users and policies. */
+  accessChanged(): Promise<void>;
+  /** The URL under which the service listens. */
+  url(): string;
+  /** Counts of logged events, if this thread counts them: there is one log. */
+  readonly events: ReadonlyMap<Event['kind'], number>;
+  /** The metrics of all threads. */
+  readonly gather: Gather;
+  /** The statistics of all threads about the shapes of their statements. */
+  readonly shapes: () => Promise<readonly ShapeReport[]>;
+  /** The requests that each thread has recorded since the last pull. */
+  readonly traffic: (pull: TrafficPull) => Promise<readonly TrafficBatch[]>;
+  /** The health of all threads. */
+  readonly health: () => Promise<Health>;
+}
+
+export interface App {
+  readonly router: Router;
+  /** Translates the names of the service for clients of another API, such as Directus; null if clients use the names of the service. */
+  readonly names: EdgeNames | null;
+  readonly identities: Identities;
+  readonly limits: ParseLimits;
+  /** Reports each committed change. Rejects if PostgreSQL does not report changes. */
+  watchChanges(listener: (event: ChangeEvent) => void): Promise<void>;
+  /** Requests are answered from now on. Work in the background begins: before, it would delay the start. */
+  serving(): void;
+  /** The WebSocket protocols. */
+  readonly sockets: readonly SocketProtocol[];
+  /** Changes whenever a token may belong to another caller. */
+  generation(): number;
+  apply(message: Broadcast): void;
+  /** The metrics of this thread. */
+  collect(): Promise<readonly Metric[]>;
+  /** The health of this thread. */
+  check(): Promise<Checks>;
+  /** Reports that it is not ready, and ends subscriptions; requests are still answered. Resolves when its slots and publications are dropped. */
+  stopping(): Promise<void>;
+  /** Ends the processes that transform images. */
+  endProcesses(): Promise<void>;
+}
+
+export async function createApp(config: Config, core: Core, shared: Shared, observe: Observer): Promise<App> {
+  const parts = await createParts(config, core, shared, observe);
+  const rest = restRoutes(parts, { operations: () => operations, routes: () => routes, router: () => router });
+  const operations = createOperations(config, rest);
+  core.mirror.onChange(() => operations.forget());
+  const graphql = { ...parts.items, operations, persisted: parts.persisted };
+  const routes: readonly ApiRoute[] = [
+    ...rest,
+    ...graphqlRoutes({ ...graphql, ide: config.GRAPHQL_INTROSPECTION, actions: actionsOf(rest) }),
+  ];
+  const router = new Router(routes);
+  const connections = { config, limit: shared.limits.requests, observe };
+  const sockets = [
+    websocketProtocol({ ...parts.items, ...connections, authentication: parts.access }),
+    graphqlSocketProtocol({ ...graphql, ...connections }),
+  ];
+  const { live, webhooks, readiness, files } = parts;
+  await live.startCache();
+  applyBudgets(await loadBudgets(core.database), core.reads.shapeStats);
+  return {
+    router,
+    identities: parts.identities,
+    limits: parts.items.limits,
+    watchChanges: (listener) => live.watchChanges(core.mirror, listener),
+    serving: () => webhooks.start(),
+    names: config.DIRECTUS_COMPATIBILITY ? directusNames : null,
+    sockets: config.WEBSOCKETS_ENABLED ? sockets : [],
+    generation: () => parts.identities.generation,
+    apply: (message) => apply(message, parts),
+    collect: () => collect(metricsServices(parts, () => router)),
+    check: async () => ({
+      ...(await checkHealth({ ...core, replicas: isMainThread ? core.replicas : null })),
+      ...(await live.check()),
+      ...webhooks.check(),
+    }),
+    stopping: async () => {
+      readiness.stop();
+      core.traffic.stop();
+      await Promise.all([live.stop(), webhooks.stop()]);
+    },
+    endProcesses: () => files.images.stop(),
+  };
+}
+
+/** The parts that routes are made from. */
+type Parts = Awaited<ReturnType<typeof createParts>>;
+
+async function createParts(config: Config, core: Core, shared: Shared, observe: Observer) {
+  const { database, mirror, policies, reads, writes } = core;
+  writes.onAccessChange(() => shared.accessChanged());
+  const users = userStore(writes);
+  const resolveUser: ResolveUser = (mapping, user) => resolveExternalUser(mapping, user, database, users);
+  const tokens = new Tokens(shared.secret);
+  const identities = new Identities((key) => lookUpAccount(database, key), {
+    verifiers: [tokens, new ForeignTokens(config.JWT_ISSUERS, resolveUser, databaseClaims(config))],
+    cookieName: config.SESSION_COOKIE_NAME,
+    stalenessMs: config.MAX_STALENESS,
+    obstacle: () => database.obstacle,
+    onView: (administrator, as) => observe({ kind: 'viewed-as', administrator, as }),
+  });
+  const access = {
+    config,
+    identities,
+    tokens,
+    logins: new Logins(database, config.SESSION_COOKIE_TTL, {
+      usersChanged: () => shared.broadcast({ kind: 'access' }),
+      sessionsEnded: (sessions) => shared.broadcast({ kind: 'sessions-ended', sessions }),
+    }),
+    cookies: createCookies(config),
+    loginLimit: shared.limits.logins,
+    mailer: await openMailer(config.EMAIL_TRANSPORT, observe),
+    publicUrl: () => config.PUBLIC_URL ?? shared.url(),
+  };
+  const live = openLive(config, core, observe);
+  const webhooks = openWebhooks(config, core, observe);
+  const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config), live };
+  const files = { ...items, config, storages: new Storages(config.STORAGE_LOCATIONS), images: new Images(config) };
+  const persisted = openPersistedQueries(config, shared);
+  const readiness = new Readiness(shared.health);
+  const services = { resolveUser, identities, access, live, webhooks, items, files, persisted, readiness };
+  return { config, core, shared, observe, ...services };
+}
+
+/** The claims of foreign tokens that the database may learn. */
+function databaseClaims(config: Config): readonly string[] {
+  const { DATABASE_CALLER, DATABASE_CLAIMS, DATABASE_SETTINGS, DATABASE_ROLES } = config;
+  if (DATABASE_CALLER === 'service') return [];
+  const ofSettings = DATABASE_SETTINGS.flatMap(({ source }) => (source.kind === 'claim' ? [source.path[0]] : []));
+  return [...new Set([...DATABASE_CLAIMS, ...ofSettings, ...(DATABASE_ROLES.length > 0 ? ['role'] : [])])];
+}
+
+/** Parts that are made after the routes. */
+interface Later {
+  readonly operations: () => Operations;
+  readonly routes: () => readonly ApiRoute[];
+  readonly router: () => Router;
+}
+
+/** All routes but those of GraphQL. */
+function restRoutes(parts: Parts, { operations, routes, router }: Later): ApiRoute[] {
+  const { config, core, shared, observe, resolveUser, identities, access, items, files, webhooks, readiness } = parts;
+  const { database, mirror, policies, reads, writes, schemaChanges } = core;
+  const reload = async (): Promise<void> => {
+    await mirror.refresh(true);
+    await shared.accessChanged();
+  };
+  return [
+    ...specsRoutes({
+      ...items,
+      operations,
+      introspection: config.GRAPHQL_INTROSPECTION,
+      routes,
+      publicUrl: access.publicUrl,
+      sdlType: config.DIRECTUS_COMPATIBILITY ? DIRECTUS_SDL_TYPE : 'text/plain',
+    }),
+    ...serverRoutes({ config, identities, database, health: shared.health, readiness }),
+    ...metricsRoutes(metricsServices(parts, router), shared.gather),
+    ...shapesRoutes({ identities, database, shapes: shared.shapes, shapeStats: reads.shapeStats }),
+    ...budgetRoutes({
+      identities,
+      database,
+      shapeStats: reads.shapeStats,
+      apply: (text) => shared.broadcast({ kind: 'budgets', text }),
+      digestOf: (id) => digestOfShape(id, shared),
+    }),
+    ...loadRoutes({ identities, database, gather: shared.gather }),
+    ...trafficRoutes({ identities, recorder: core.traffic, pull: shared.traffic, observe }),
+    ...authRoutes(access),
+    ...signInRoutes({ ...access, resolveUser }),
+    ...accountRoutes(access),
+    ...registrationRoutes({ ...access, policies, writes, registrationLimit: shared.limits.registrations, observe }),
+    ...utilsRoutes({ ...files, observe, readAnew: reload }),
+    ...modelRoutes(parts),
+    ...schemaRoutes({ config, identities, schemaChanges }),
+    ...suggestionsRoutes({ identities, policies, schemaChanges }),
+    ...meRoutes(items),
+    ...versionsRoutes({ ...items, database, limits: { parse: items.limits } }),
+    ...sharesRoutes({ ...access, database, reads, limits: items.limits }),
+    ...assetsRoutes(files),
+    ...webhookRoutes({ identities, database, webhooks }),
+    ...mcpRoutes({ ...items, config, database, publicUrl: access.publicUrl }),
+    ...systemRoutes({ ...files, database }),
+    ...itemsRoutes(items),
+    ...transactionsRoutes(items),
+    ...functionRoutes(items),
+    ...extensionRoutes({ identities, extensions: core.extensions, responseMemory: database.responseMemory }),
+    ...(config.EXPLORER ? explorerRoutes() : []),
+  ];
+}
+
+function modelRoutes({ config, identities, core: { policies, schemaChanges } }: Parts): ApiRoute[] {
+  const services = { identities, policies, schemaChanges };
+  const routes = [
+    ...fieldsRoutes(services),
+    ...collectionsRoutes(services),
+    ...relationsRoutes(services),
+    ...changesRoutes(services),
+    ...indexesRoutes(services),
+    ...checksRoutes(services),
+    ...functionsRoutes(services),
+  ];
+  return config.DIRECTUS_COMPATIBILITY ? withDirectusSchema(routes) : routes;
+}
+
+function metricsServices({ config, core, shared, identities, live, webhooks }: Parts, router: () => Router) {
+  return { ...core, config, events: shared.events, identities, live, webhooks, router };
+}
+
+function apply(message: Broadcast, { core, identities, live, persisted, webhooks }: Parts): void {
+  switch (message.kind) {
+    case 'policies':
+      core.policies.apply(message.text);
+      break;
+    case 'access':
+      identities.forget();
+      live.rightsChanged();
+      break;
+    case 'sessions-ended':
+      for (const session of message.sessions) identities.forgetSession(session);
+      live.sessionsEnded();
+      break;
+    case 'budgets':
+      applyBudgets(message.text, core.reads.shapeStats);
+      break;
+    case 'replica-lost':
+      core.replicas?.all[message.replica]?.abandon();
+      break;
+    case 'persisted-query':
+      persisted.take(message.digest, message.text);
+      break;
+    case 'installation':
+      core.database.system = message.system;
+      core.database.obstacle = message.obstacle;
+      core.cache?.clear();
+      break;
+    case 'webhooks':
+      webhooks.wake();
+      break;
+    default:
+      assertNever(message);
+  }
+}
+
+export function openLive(config: Config, core: Core, observe: Observer): LiveQueries {
+  const limits = {
+    mode: config.LIVE,
+    interval: config.LIVE_INTERVAL,
+    maxWal: config.LIVE_MAX_WAL,
+    subscriptions: config.LIVE_MAX_SUBSCRIPTIONS,
+    perCaller: config.LIVE_MAX_SUBSCRIPTIONS_PER_USER,
+    keys: config.LIVE_MAX_REMEMBERED_KEYS,
+  };
+  return new LiveQueries(core, limits, observe);
+}
+
+function openWebhooks(config: Config, core: Core, observe: Observer): Webhooks {
+  const options = {
+    parse: parseLimits(config),
+    concurrency: config.WEBHOOK_CONCURRENCY,
+    timeout: config.WEBHOOK_TIMEOUT,
+    delays: config.WEBHOOK_RETRY_DELAYS,
+    maxBacklog: config.WEBHOOK_MAX_BACKLOG,
+    maxPayload: config.WEBHOOK_MAX_PAYLOAD,
+    allowLocal: config.WEBHOOKS_ALLOW_LOCAL,
+    retention: config.WEBHOOK_RETENTION,
+  };
+  return new Webhooks(core, options, observe);
+}
+
+/** Parses documents of GraphQL; `routes` are those that root fields may call. */
+export function createOperations(config: Config, routes: readonly ApiRoute[]): Operations {
+  const limits = {
+    tokens: config.GRAPHQL_QUERY_TOKEN_LIMIT,
+    depth: config.GRAPHQL_QUERY_DEPTH_LIMIT,
+    nodes: config.GRAPHQL_QUERY_NODE_LIMIT,
+    aliases: config.GRAPHQL_QUERY_ALIAS_LIMIT,
+    introspection: config.GRAPHQL_INTROSPECTION,
+  };
+  const schemas = new Schemas(config.GRAPHQL_SCHEMA_CACHE_CAPACITY, systemFieldsOf(routes));
+  return new Operations(schemas, limits, parseLimits(config), config.SHAPE_CACHE_MEMORY / 2);
+}
+
+function openPersistedQueries(config: Config, shared: Shared): PersistedQueries {
+  const file = config.GRAPHQL_ALLOW_LIST;
+  return new PersistedQueries(file === null ? null : readAllowList(file), (digest, text) =>
+    shared.broadcast({ kind: 'persisted-query', digest, text }),
+  );
+}

@@ -1,0 +1,263 @@
+/** The commands of the program, and `lateral --help`: the commands and the options by topic, the most used options first. */
+import { execFile } from 'node:child_process';
+import { setFlagsFromString } from 'node:v8';
+import { ServiceError, StartError, UsageError } from '../base/errors.js';
+import { createObserver } from '../base/observe.js';
+import { packageVersion } from '../base/package-files.js';
+import { surviveRejections } from '../features/extensions/load-extensions.js';
+import { LateralService } from '../features/program/lateral.js';
+import {
+  type Config,
+  type OptionName,
+  type OptionRow,
+  optionRows,
+  readConfig,
+  readFlags,
+} from '../server/config/config.js';
+
+/** A command with a help of its own. Files of this folder export theirs by name, as COMMANDS. */
+export interface Command {
+  readonly help: string;
+  run(words: readonly string[]): Promise<void>;
+}
+
+interface CommandFile {
+  readonly COMMANDS: Readonly<Record<string, Command>>;
+}
+
+/** A file is loaded when one of its commands runs: a service needs none of them in its memory. */
+const FILES = new Map<string, () => Promise<CommandFile>>([
+  ['schema', () => import('../features/snapshots/command.js')],
+  ['relations', () => import('../features/snapshots/command.js')],
+  ['live', () => import('../features/live/command.js')],
+  ['webhooks', () => import('../features/live/command.js')],
+  ['adopt', () => import('../features/adopt/command.js')],
+  ['doctor', () => import('../features/doctor/command.js')],
+  ['files', () => import('../features/files/command.js')],
+  ['statistics', () => import('../features/plans/command.js')],
+  ['plans', () => import('../features/plans/command.js')],
+  ['advise', () => import('../features/plans/command.js')],
+  ['record', () => import('../features/traffic/record-command.js')],
+  ['replay', () => import('../features/traffic/replay-command.js')],
+  ['capacity', () => import('../features/traffic/capacity-command.js')],
+  ['explain', () => import('./items-command.js')],
+  ['import', () => import('./items-command.js')],
+  ['types', () => import('../features/directus/types-command.js')],
+]);
+
+export async function main(words: readonly string[]): Promise<void> {
+  const [command = 'start', ...rest] = words;
+  const wantsHelp = words.includes('--help') || words.includes('-h');
+  const own = (await FILES.get(command)?.())?.COMMANDS[command];
+  if (own) return wantsHelp ? console.log(own.help) : own.run(rest);
+  if (wantsHelp || command === 'help') return console.log(help());
+  if (words.includes('--version')) return console.log(packageVersion);
+  if (command.startsWith('-')) return start(words);
+  if (command === 'start') return start(rest);
+  throw new UsageError(`unknown command "${command}": see lateral --help`);
+}
+
+/**
+ * Half as much again as is in use: so much memory may be filled before the whole of it is collected. By itself Node takes up to
+ * four times what is in use, which on a busy service is garbage for the most part (bench/profile.md).
+ */
+const MEMORY_GROWTH = '--heap-growing-percent=50';
+
+async function start(flags: readonly string[]): Promise<void> {
+  setFlagsFromString(MEMORY_GROWTH);
+  const config = readConfig({ ...process.env, ...readFlags(flags) });
+  const observe = createObserver(config.LOG_LEVEL);
+  surviveRejections(config, observe);
+  const stopped = new AbortController();
+  const lateral = new LateralService(config, { log: observe, report: (message) => console.log(message) });
+  const service = lateral.start({ signal: stopped.signal });
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    process.on(signal, () => {
+      // A second signal while the first is being served ends the wait.
+      if (stopped.signal.aborted) process.exit(1);
+      stopped.abort();
+      observe({ kind: 'stopping', reason: signal });
+      notifySystemd('--stopping');
+      service
+        .then(
+          (running) => running.stop(),
+          () => {},
+        )
+        .then(
+          () => {
+            observe({ kind: 'stopped' });
+            process.exit(0);
+          },
+          (error: unknown) => fail(error),
+        );
+    });
+  }
+  const running = await service.catch((error: unknown) => {
+    // A start that was stopped is only waited for.
+    if (stopped.signal.aborted) return new Promise<never>(() => {});
+    throw error;
+  });
+  announce(running, config);
+  notifySystemd('--ready');
+  void running.failure.then(async (error) => {
+    console.error(`lateral: a worker thread exited unexpectedly, stopping: ${error.stack ?? error.message}`);
+    // Running requests get their time; the process supervisor starts it again.
+    if (!stopped.signal.aborted) await running.stop().catch(fail);
+    process.exit(1);
+  });
+}
+
+/** Where a unit of `Type=notify` has started it. Node cannot send to such a socket itself. */
+function notifySystemd(state: '--ready' | '--stopping'): void {
+  if (process.env['NOTIFY_SOCKET'] === undefined) return;
+  execFile('systemd-notify', [state], (error) => {
+    if (error) console.error(`lateral: systemd could not be notified: ${error.message}`);
+  });
+}
+
+function announce(service: LateralService, config: Config): void {
+  const { administrator, url } = service;
+  console.log(`\nLateral ${packageVersion} is ready at ${url}\n`);
+  if (config.EXPLORER)
+    console.log(
+      '  Open it in a browser: the Explorer shows the data, the SQL of each request, the model and who may see it.\n',
+    );
+  if (!administrator) {
+    console.log(`  Try it:    curl ${url}/server/ping\n`);
+    return;
+  }
+  // The log may be read by others: what the operator has chosen is not repeated there.
+  const { ADMIN_PASSWORD: password, ADMIN_TOKEN: token } = config;
+  const once = password === null || token === null ? ', shown this once' : '';
+  const authorization =
+    token === null ? `'Authorization: Bearer ${administrator.token}'` : '"Authorization: Bearer $ADMIN_TOKEN"';
+  console.log(`  Log in as the first administrator${once}:`);
+  console.log(`    email     ${administrator.email}`);
+  console.log(`    password  ${password === null ? administrator.password : 'that of ADMIN_PASSWORD'}`);
+  console.log(`    token     ${token === null ? administrator.token : 'that of ADMIN_TOKEN'}\n`);
+  console.log(`  Try it:    curl -g -H ${authorization} '${url}${service.example}'\n`);
+}
+
+export function fail(error: unknown): never {
+  console.error(`lateral: ${complaintOf(error)}`);
+  process.exit(exitCodeOf(error));
+}
+
+/** The exit code: 2 for a wrong command line or a wrong value of an option, otherwise 1. */
+export function exitCodeOf(error: unknown): number {
+  return error instanceof UsageError ? 2 : 1;
+}
+
+/** Unexpected errors are shown with their stack. */
+export function complaintOf(error: unknown): string {
+  if (error instanceof StartError || error instanceof ServiceError) return error.message;
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}
+
+const OVERVIEW = `Lateral ${packageVersion}: a REST and GraphQL API over PostgreSQL. One request, one statement.
+
+Usage: lateral [COMMAND] [--option value ...]
+       lateral COMMAND --help
+       lateral --help | --version
+
+Serve
+  start       serves the API; this is the default command
+  doctor      checks the database and says how to fix problems
+  webhooks    lists, tests and pauses webhooks, and sends deliveries again
+  live        creates or drops the triggers for live queries without PostgreSQL's log
+  files       finds stored files without a row, and rows without a stored file
+
+Data and schema
+  import      writes the rows of a JSON, NDJSON or CSV file to a collection
+  schema      exports the schema to a file, compares it with a file, or applies a file
+  relations   finds the relations that foreign keys imply
+  types       prints the collections as a TypeScript schema for @directus/sdk
+  adopt       takes over an installation of Directus in the same database
+
+Plans and indexes
+  explain     prints the SQL of a read, its parameters and PostgreSQL's plan
+  statistics  writes what the planner knows about a database to a file, without rows
+  plans       plans recorded requests on an empty twin of a database, and fails if a plan got worse
+  advise      proposes indexes for recorded requests, each tried on the twin
+
+Traffic
+  record      records the traffic of a running service
+  replay      sends recorded traffic to a service, and checks limits of latency and errors
+  capacity    finds the highest rate of recorded traffic within limits, and what limits it
+
+Examples
+  lateral --database-url postgres://user:password@localhost/shop
+  lateral explain "GET /items/articles?fields=title,author.name&limit=5"
+  lateral import articles.csv
+
+Exit codes: 0 done, 1 failed or a check found a problem, 2 wrong command line or option value.
+`;
+
+/** Options as environment variables or flags. */
+function help(): string {
+  const topics = optionTopics();
+  const width = Math.max(...topics.flatMap(({ rows }) => rows.map(({ name }) => name.length)));
+  const sections = topics.map(({ title, rows }) => {
+    const lines = rows.map(({ name, about, initial }) => {
+      const shown = initial === '' ? '' : ` [${initial}]`;
+      return `  ${name.padEnd(width)}  ${about}${shown}`;
+    });
+    return `${title}\n${lines.join('\n')}`;
+  });
+  return `${OVERVIEW}\nOptions, as environment variables or flags (PORT=9000 or --port 9000)\n\n${sections.join('\n\n')}`;
+}
+
+/** The options that most installations set. */
+const MOST_USED: readonly OptionName[] = [
+  'DATABASE_URL',
+  'DATABASE_SCHEMA',
+  'HOST',
+  'PORT',
+  'WORKERS',
+  'PUBLIC_URL',
+  'SECRET',
+  'ADMIN_EMAIL',
+  'ADMIN_PASSWORD',
+  'LOG_LEVEL',
+];
+
+/** The first topic whose pattern fits the name has the option. */
+const TOPICS: readonly (readonly [topic: string, pattern: RegExp])[] = [
+  ['Start', /^(DATA_DIR|DEMO_DATA|ADMIN_TOKEN|EXPLORER|DIRECTUS_|EXTENSION)/],
+  ['Listen, stop and reply', /^(REUSE_PORT|ADMIN_(HOST|PORT)|COMPRESSION|SERVER_TIMING|DRAIN_|SHUTDOWN_|BODY_TIMEOUT)/],
+  ['Database', /^(DATABASE_|SYSTEM_SCHEMA|REPLICA_|POSTGREST_|SCHEMA_|STATISTICS_)/],
+  [
+    'Reads and writes',
+    /^(QUERY|STRICT_|MAX_(RELATIONAL|QUERY|JSON|RESPONSE|BATCH|URL|PAYLOAD|STALENESS)|RESPONSE_|STREAM_|IDEMPOTENCY_)/,
+  ],
+  ['Batching and caches', /^(READ_|WRITE_|SHAPE_|CALLER_)/],
+  ['GraphQL', /^GRAPHQL_/],
+  ['Accounts and tokens', /^(JWT_|AUTH_|ACCESS_|REFRESH_|SESSION_|LOGIN_STALL|REGISTER_|EMAIL_|PASSWORD_|USER_)/],
+  ['Cross-origin requests (CORS)', /^CORS_/],
+  ['Addresses and rate limits', /^(IP_|RATE_|LOGIN_BACKOFF)/],
+  ['Files and imports', /^(STORAGE_|FILES_|ASSETS_|IMPORT_|MAX_IMPORT)/],
+  ['Live queries and WebSockets', /^(LIVE|WEBSOCKETS_)/],
+  ['Webhooks', /^WEBHOOK/],
+  ['Agents', /^MCP/],
+  ['Logs, metrics and traces', /^(REQUEST_LOG|METRICS|OTEL_)/],
+];
+
+interface OptionTopic {
+  readonly title: string;
+  readonly rows: readonly OptionRow[];
+}
+
+/** The most used options come first. Each option has one topic. */
+export function optionTopics(): OptionTopic[] {
+  const rows = optionRows();
+  const first = MOST_USED.flatMap((name) => rows.filter((row) => row.name === name));
+  const rest = rows.filter((row) => !first.includes(row));
+  const topicOf = ({ name }: OptionRow): string => TOPICS.find(([, pattern]) => pattern.test(name))?.[0] ?? 'Other';
+  return [
+    { title: 'Most used', rows: first },
+    ...[...TOPICS.map(([topic]) => topic), 'Other'].map((title) => ({
+      title,
+      rows: rest.filter((row) => topicOf(row) === title),
+    })),
+  ].filter((topic) => topic.rows.length > 0);
+}

@@ -1,0 +1,184 @@
+/** Everything behind HTTP: the database, the model and the policies, and the reads, writes and schema changes over them. */
+import { getHeapStatistics } from 'node:v8';
+import type { Observer } from '../base/observe.js';
+import type { ParseLimits } from '../compiler/request/parse-context.js';
+import { directusSynonyms } from '../features/directus/compatibility.js';
+import type { Extensions } from '../features/extensions/extensions.js';
+import { TrafficRecorder } from '../features/traffic/recorder.js';
+import type { WebhookLimits } from '../features/webhooks/webhook-hook.js';
+import { DatabaseCaller } from '../server/access/database-caller.js';
+import type { Policies } from '../server/access/policies.js';
+import { ShapeStats } from '../server/batching/shape-stats.js';
+import type { Config } from '../server/config/config.js';
+import { SessionConsistency } from '../server/execute/consistency.js';
+import { Reads } from '../server/execute/reads/reads.js';
+import { Writes } from '../server/execute/writes/writes.js';
+import type { Mirror } from '../server/postgres/catalog/watch.js';
+import { Database, type DatabaseOptions } from '../server/postgres/pools/database.js';
+import { SchemaChanges } from '../server/schema/change/change.js';
+import type { CallerWrites } from '../speed/cache/caller-writes.js';
+import { ReadCache } from '../speed/cache/read-cache.js';
+import { ReplicaBoard } from '../speed/replicas/replica-board.js';
+import { ReplicaServer, serverBuffer } from '../speed/replicas/replica-server.js';
+import { Replica, type ReplicaMemory, Replicas } from '../speed/replicas/replicas.js';
+
+export interface Core {
+  readonly database: Database;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  readonly reads: Reads;
+  readonly writes: Writes;
+  readonly schemaChanges: SchemaChanges;
+  /** The replicas, or null if there are none. */
+  readonly replicas: Replicas | null;
+  /** Answers in memory, or null with READ_CACHE_SIZE=0. */
+  readonly cache: ReadCache | null;
+  /** Records the requests of this thread while an administrator asks for them. */
+  readonly traffic: TrafficRecorder;
+  /** The extensions, or null if there are none. */
+  readonly extensions: Extensions | null;
+}
+
+/** An external server may be behind a pooler: one thread checks that for all (`checksSessions`). */
+export function openDatabase(
+  config: Config,
+  url: string,
+  given: Pick<DatabaseOptions, 'checksSessions' | 'identity' | 'signal'>,
+  observe: Observer,
+): Promise<Database> {
+  return Database.open({ ...databaseOptions(config, url), ...given, observe });
+}
+
+/** Returns null if no replicas are configured. With the memory of another thread, that thread checks them. */
+export function openReplicas(config: Config, memory?: ReplicaMemory): Replicas | null {
+  const urls = config.DATABASE_REPLICA_URLS;
+  if (urls.length === 0) return null;
+  const board = new ReplicaBoard(urls.length, memory?.board);
+  const servers = memory?.servers ?? serverBuffer(urls.length);
+  const replicas = urls.map((url, index) => {
+    const options = databaseOptions(config, url);
+    const connectTimeout = Math.min(options.connectTimeout || REPLICA_CONNECT_MS, REPLICA_CONNECT_MS);
+    const choice = new ReplicaServer(servers, index);
+    const database = Database.openLater({ ...options, asksPositions: false, connectTimeout, choice });
+    return new Replica(index, database, board, choice);
+  });
+  return new Replicas(board, servers, replicas, config.REPLICA_WAIT);
+}
+
+/** Milliseconds: if a replica cannot be reached, the primary answers. */
+const REPLICA_CONNECT_MS = 1_000;
+
+function databaseOptions(config: Config, url: string): DatabaseOptions {
+  return {
+    url,
+    schema: config.DATABASE_SCHEMA,
+    otherSchemas: config.DATABASE_SCHEMAS.slice(1),
+    connections: config.DATABASE_POOL_SIZE,
+    sessions: config.DATABASE_WRITE_POOL_SIZE,
+    streams: config.DATABASE_STREAM_POOL_SIZE,
+    imports: config.IMPORT_MAX_CONCURRENCY,
+    waitTimeout: config.DATABASE_WAIT_TIMEOUT,
+    statementTimeout: config.DATABASE_STATEMENT_TIMEOUT,
+    connectTimeout: config.DATABASE_CONNECT_TIMEOUT,
+    largestAnswer: config.MAX_RESPONSE_SIZE,
+    answerMemory: config.RESPONSE_MEMORY,
+    uploadTimeout: config.BODY_TIMEOUT,
+    pooler: config.DATABASE_POOLER,
+    directUrl: config.DATABASE_DIRECT_URL,
+    poll: config.SCHEMA_POLL_INTERVAL,
+    staleness: config.MAX_STALENESS,
+    startTimeout: config.DATABASE_START_TIMEOUT,
+    asksPositions: config.DATABASE_REPLICA_URLS.length > 0 || config.READ_CACHE_SIZE > 0,
+    synonyms: config.DIRECTUS_COMPATIBILITY ? directusSynonyms() : null,
+    callers: config.DATABASE_CALLER === 'service' ? null : config.DATABASE_CALLER,
+  };
+}
+
+/** The parts that a core is made from. */
+interface CoreSources extends Pick<Core, 'database' | 'mirror' | 'policies' | 'replicas' | 'extensions'> {
+  /** When callers have written, in memory of all threads; null if no reads are served from memory. */
+  readonly callerWrites: CallerWrites | null;
+}
+
+export function createCore(
+  config: Config,
+  { database, mirror, policies, replicas, callerWrites, extensions }: CoreSources,
+  observe: Observer,
+): Core {
+  const readLimits = {
+    defaultLimit: config.QUERY_LIMIT_DEFAULT,
+    maxNodes: config.MAX_QUERY_NODES,
+    shapes: config.SHAPE_CACHE_SIZE,
+    shapeMemory: config.SHAPE_CACHE_MEMORY,
+    callerBudget: { share: config.CALLER_LOOP_SHARE, burst: config.CALLER_LOOP_BURST },
+    cost: config.MAX_QUERY_COST,
+    batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
+    batching: config.READ_BATCHING,
+    raisedStatuses: config.POSTGREST_ERRORS,
+    statisticsInterval: config.STATISTICS_POLL_INTERVAL,
+  };
+  // A hook calls the API while its transaction has a connection.
+  if (extensions !== null) database.sessions.turns.followPlaces();
+  const callers = databaseCaller(config);
+  if (callers?.mode === 'role') policies.limitByRole((identity) => callers.roleNameOf(identity));
+  const consistency = replicas || callerWrites ? new SessionConsistency(database, replicas, callerWrites) : null;
+  const shapeStats = new ShapeStats();
+  const cache =
+    callerWrites &&
+    new ReadCache({ size: config.READ_CACHE_SIZE, maxLag: config.READ_CACHE_MAX_LAG }, callerWrites, shapeStats);
+  const services = { database, mirror, policies, callers, consistency, extensions };
+  const reads = new Reads({ ...services, replicas, cache, shapeStats }, readLimits, observe);
+  const writeLimits = {
+    maxRows: config.MAX_BATCH_MUTATION ?? rowsInHeap(),
+    parse: parseLimits(config),
+    shapes: config.SHAPE_CACHE_SIZE,
+    shapeMemory: config.SHAPE_CACHE_MEMORY / 2,
+    batching: config.WRITE_BATCHING,
+    idempotencyLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
+    storages: config.STORAGE_LOCATIONS.map(({ name }) => name),
+    webhooks: webhookLimits(config),
+  };
+  const writes = new Writes({ ...services, reads }, writeLimits, observe);
+  const schemaChanges = new SchemaChanges(database, mirror, {
+    lockTimeout: config.SCHEMA_LOCK_TIMEOUT,
+    patience: config.SCHEMA_CHANGE_TIMEOUT,
+  });
+  const traffic = new TrafficRecorder(() => mirror.model);
+  return { database, mirror, policies, reads, writes, schemaChanges, replicas, cache, traffic, extensions };
+}
+
+/** Bytes of heap for each item that a request writes, with what the plan of the write needs. */
+const BYTES_PER_ROW = 4_096;
+
+/** How many items a request may write without a limit of its own: more of them would end the process. */
+function rowsInHeap(): number {
+  return Math.floor(getHeapStatistics().heap_size_limit / BYTES_PER_ROW);
+}
+
+/** The callers as the database learns them, or null with DATABASE_CALLER=service. */
+function databaseCaller(config: Config): DatabaseCaller | null {
+  const { DATABASE_CALLER: mode, DATABASE_ROLES: roles, DATABASE_ANON_ROLE: anonRole } = config;
+  const { DATABASE_CLAIMS: claims, DATABASE_SETTINGS: settings } = config;
+  return mode === 'service' ? null : new DatabaseCaller({ mode, roles, anonRole, claims, settings });
+}
+
+function webhookLimits(config: Config): WebhookLimits {
+  return {
+    maxBacklog: config.WEBHOOK_MAX_BACKLOG,
+    maxPayload: config.WEBHOOK_MAX_PAYLOAD,
+    allowLocal: config.WEBHOOKS_ALLOW_LOCAL,
+  };
+}
+
+export function parseLimits(config: Config): ParseLimits {
+  return {
+    nodes: config.MAX_QUERY_NODES,
+    relationalDepth: config.MAX_RELATIONAL_DEPTH,
+    bracketDepth: config.QUERYSTRING_MAX_PARSE_DEPTH,
+    arrayLength: config.QUERYSTRING_ARRAY_LIMIT,
+    jsonDepth: config.MAX_JSON_QUERY_DEPTH,
+    pageSize: config.QUERY_LIMIT_MAX,
+    wholeRows: config.STREAM_ABOVE,
+    strict: config.STRICT_PARAMETERS,
+  };
+}

@@ -1,0 +1,521 @@
+/**
+ * The composition root: what exists once, however many threads serve. It starts the database, the mirror and the threads, in this order,
+ * and stops them in reverse.
+ */
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { StartError } from '../base/errors.js';
+import { countEvents, type Event, type Observer } from '../base/observe.js';
+import { atMost } from '../base/time-limit.js';
+import type { Collection, Model } from '../compiler/model/model.js';
+import { loadGrammar } from '../compiler/sql/grammar.js';
+import { findRunning, holdsCluster, startEmbedded } from '../features/embedded/cluster.js';
+import type { ExtensionServices } from '../features/extensions/extensions.js';
+import { openExtensions } from '../features/extensions/load-extensions.js';
+import { namedCaller } from '../features/extensions/named-caller.js';
+import { RemovedFiles, Storages } from '../features/files/storage.js';
+import { Identities } from '../server/access/identities.js';
+import { Policies } from '../server/access/policies.js';
+import { PolicyWatch } from '../server/access/policy-watch.js';
+import { openSecret } from '../server/access/tokens.js';
+import {
+  type Credentials,
+  createAdministrator,
+  listenForSessions,
+  lookUpAccount,
+} from '../server/accounts/accounts.js';
+import { forgetSessions } from '../server/accounts/logins.js';
+import { adminAnswers } from '../server/api/server/server.js';
+import { loadBudgets } from '../server/api/server/shape-budgets.js';
+import type { Config } from '../server/config/config.js';
+import type { Extension } from '../server/execute/hooks/definition.js';
+import { deleteExpiredKeys } from '../server/execute/writes/idempotency.js';
+import { openAdmin } from '../server/http/admin-server.js';
+import type { RequestListener } from '../server/http/app.js';
+import { deleteExpiredCounts, openLimitStore } from '../server/http/limit-store.js';
+import { createLimits } from '../server/http/limiter.js';
+import { loginObstacle, settingObstacle, unreadableTables } from '../server/postgres/catalog/caller-login.js';
+import { catalogSourceOf, findOtherSchemas, listen, policiesOf } from '../server/postgres/catalog/catalog.js';
+import { Installation } from '../server/postgres/catalog/installation.js';
+import { type MigrateOptions, migrate } from '../server/postgres/catalog/migrate.js';
+import { WatchingMirror } from '../server/postgres/catalog/watch.js';
+import { type Health, joinHealth, Readiness, unhealthy } from '../server/postgres/health.js';
+import type { Database } from '../server/postgres/pools/database.js';
+import { differenceOf, identityOf } from '../server/postgres/pools/server-identity.js';
+import { type Replicas, ReplicaWatch } from '../speed/replicas/replicas.js';
+import type { LocalServer } from '../speed/threads/local-server.js';
+import {
+  type MainBroadcast,
+  type MainContext,
+  type ServingOptions,
+  SingleThread,
+  type Threads,
+  urlOf,
+} from '../speed/threads/threads.js';
+import { centralConfig, WorkerPool } from '../speed/threads/worker-pool.js';
+import { type Core, createCore, openDatabase, openReplicas } from './core.js';
+
+export interface Service {
+  readonly url: string;
+  /** The URL of the admin listener, or null if there is none. */
+  readonly adminUrl: string | null;
+  /** The connection string of the served database, with its credentials. */
+  readonly databaseUrl: string;
+  /** The account that this start created, or null if there were users already. */
+  readonly administrator: Credentials | null;
+  /** A path worth trying first. */
+  readonly example: string;
+  stop(): Promise<void>;
+  /** Resolves if the service fails: it must be stopped then. */
+  readonly failure: Promise<Error>;
+  /** The server of this thread, or null if other threads serve. */
+  readonly local: LocalServer | null;
+}
+
+type Report = (message: string) => void;
+
+/** Resolves when all threads have applied the message. */
+type Send = (message: MainBroadcast) => Promise<void>;
+
+/** Milliseconds for each part to end: some would wait for a server that does not answer. */
+const CLOSE_TIMEOUT_MS = 500;
+
+/** Milliseconds for all parts to end, after the time for running requests. */
+const CLOSE_ALL_TIMEOUT_MS = 1_000;
+
+/** Milliseconds that a part gets when that is used up, and that the embedded PostgreSQL gets. */
+const LEAST_MS = 100;
+const LEAST_EMBEDDED_MS = 700;
+
+const MAINTENANCE_INTERVAL_MS = 600_000;
+
+/** The parts that were started, to be stopped in reverse order, also if a later step fails. */
+class Started {
+  readonly #closers: { readonly close: (left: number) => Promise<void>; readonly timeoutMs: number }[] = [];
+  readonly #timeoutMs: number;
+  #stopped: Promise<void> | null = null;
+
+  constructor({ SHUTDOWN_TIMEOUT }: Config) {
+    this.#timeoutMs = SHUTDOWN_TIMEOUT + CLOSE_ALL_TIMEOUT_MS;
+  }
+
+  /** Waits at most `timeoutMs` for its end. `close` gets the milliseconds that are left for all parts. */
+  add(close: (left: number) => Promise<void>, timeoutMs = CLOSE_TIMEOUT_MS): void {
+    this.#closers.push({ close, timeoutMs });
+  }
+
+  /** A second call waits for the same end. */
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop();
+    return this.#stopped;
+  }
+
+  async #stop(): Promise<void> {
+    const deadline = performance.now() + this.#timeoutMs;
+    for (const { close, timeoutMs } of this.#closers.splice(0).reverse()) {
+      const left = deadline - performance.now();
+      if (timeoutMs === Infinity) await close(left);
+      else await atMost(Math.min(timeoutMs, Math.max(left, LEAST_MS)), close(left));
+    }
+  }
+}
+
+/** The input of every step of a start. */
+interface Start {
+  readonly config: Config;
+  readonly observe: Observer;
+  readonly report: Report;
+  readonly started: Started;
+  /** Ends the wait for a database that cannot be reached. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface StartOptions {
+  /** Ends the wait for a database that cannot be reached. */
+  readonly signal?: AbortSignal | undefined;
+  /** Whether it opens its port. Without one, only the program itself sends requests. True by default. */
+  readonly listens?: boolean;
+  /** Called after each request. */
+  readonly onRequest?: RequestListener | null;
+  /** Extensions of the program, in addition to those of EXTENSIONS. */
+  readonly extensions?: readonly Extension[];
+}
+
+export async function startService(
+  config: Config,
+  log: Observer,
+  report: Report,
+  { signal, listens = true, onRequest = null, extensions = [] }: StartOptions = {},
+): Promise<Service> {
+  const { observe, counts } = countEvents(log);
+  const started = new Started(config);
+  try {
+    return await serve({ config, observe, report, started, signal }, counts, { listens, onRequest, extensions });
+  } catch (error) {
+    await started.stop();
+    throw error;
+  }
+}
+
+async function serve(start: Start, events: MainContext['events'], serving: ServingOptions): Promise<Service> {
+  const { config, observe, started } = start;
+  if (!serving.listens && config.WORKERS > 1) throw new StartError('WORKERS must be 1 for a service without a port');
+  if (serving.extensions.length > 0 && config.WORKERS > 1)
+    throw new StartError('WORKERS must be 1 for extensions of the program: name their modules in EXTENSIONS');
+  const threads: Threads =
+    config.WORKERS === 1 ? new SingleThread(config, observe, serving) : new WorkerPool(config, observe);
+  const admin = await startAdmin(start, threads);
+  const { main, messages } = await startMain(start, threads, events);
+  started.add(() => threads.stop(), Infinity);
+  const url = await threads.serve(main);
+  // Last, so that a start that fails does not create an account whose password is never shown.
+  start.signal?.throwIfAborted();
+  const administrator = await makeAdministrator(config, main.database);
+  await threads.broadcast({ kind: 'serving' });
+  admin.onServing();
+  const listening = serving.listens ? [{ kind: 'listening', url } as const] : [];
+  for (const message of [...listening, ...messages]) observe(message);
+  const stop = async (): Promise<void> => {
+    admin.onStopping();
+    threads.drain();
+    // Load balancers need some time to notice; requests that they send meanwhile are answered.
+    if (config.DRAIN_DELAY > 0) await sleep(config.DRAIN_DELAY);
+    await started.stop();
+  };
+  let stopped: Promise<void> | null = null;
+  return {
+    url,
+    adminUrl: admin.url,
+    databaseUrl: main.databaseUrl,
+    administrator,
+    example: examplePath(main.mirror.model),
+    stop: () => {
+      stopped ??= stop();
+      return stopped;
+    },
+    failure: threads.failure,
+    local: threads.local,
+  };
+}
+
+/** Starts the parts that exist once. The messages are logged when the service listens: a start that fails says only why. */
+async function startMain(
+  start: Start,
+  threads: Threads,
+  events: MainContext['events'],
+): Promise<{ readonly main: MainContext; readonly messages: readonly Event[] }> {
+  const { config, observe, started } = start;
+  const own = { ...start, config: config.WORKERS === 1 ? config : centralConfig(config) };
+  const broadcast: Send = (message) => threads.broadcast(message);
+  const { database, databaseUrl, mirror, policies } = await startSources(own, broadcast);
+  await checkLogin(start, database);
+  const replicas = await watchReplicas(own, { database, mirror }, broadcast);
+  const messages = [await describeServed(mirror.model, database)];
+  const directory = config.DATABASE_URL === null ? config.DATA_DIR : null;
+  const secret = await openSecret(config.SECRET, directory, (event) => messages.push(event));
+  await broadcastChanges(database, broadcast, started);
+  await startMaintenance(start, database);
+  const store = await openLimitStore(config, database, observe);
+  started.add(() => store.close());
+  const accessChanged = async (): Promise<void> => {
+    void broadcast({ kind: 'access' });
+    await policies.reload();
+  };
+  const limits = createLimits(config, store);
+  const main = { database, databaseUrl, mirror, replicas, secret, limits, events, accessChanged };
+  return { main, messages };
+}
+
+/** With DATABASE_CALLER=claims or role, the start fails if the login could see more than its callers. */
+async function checkLogin({ config, observe }: Start, database: Database): Promise<void> {
+  const { DATABASE_CALLER: mode, DATABASE_ANON_ROLE: anon, DATABASE_ROLES: roles } = config;
+  if (mode === 'service') return;
+  const obstacle = await loginObstacle(database, mode === 'role' ? [...(anon === null ? [] : [anon]), ...roles] : []);
+  if (obstacle !== null) throw new StartError(`DATABASE_CALLER=${mode}: ${obstacle}`);
+  const refused = await settingObstacle(database, config.DATABASE_SETTINGS);
+  if (refused !== null) throw new StartError(`DATABASE_SETTINGS: ${refused}`);
+  const tables = mode === 'role' ? await unreadableTables(database) : [];
+  if (tables.length > 0) observe({ kind: 'login-unprivileged', tables });
+}
+
+interface Admin {
+  readonly url: string | null;
+  onServing(): void;
+  onStopping(): void;
+}
+
+/** Started first and stopped last, so that load balancers learn when requests are accepted. */
+async function startAdmin({ config, observe, started }: Start, threads: Threads): Promise<Admin> {
+  let state: 'starting' | 'serving' | 'stopping' = 'starting';
+  const health = async (): Promise<Health> =>
+    state === 'serving' ? threads.health() : joinHealth(new Map([['main', unhealthy('service:state', state)]]));
+  const readiness = new Readiness(health);
+  const { ADMIN_HOST: host, ADMIN_PORT: port } = config;
+  let url: string | null = null;
+  if (port !== null) {
+    const metrics = config.METRICS !== 'off';
+    const server = await openAdmin(
+      host,
+      port,
+      adminAnswers({ metrics, health, gather: threads.gather, readiness, hasStarted: () => state !== 'starting' }),
+    );
+    started.add(() => server.close());
+    url = urlOf({ HOST: host }, server.port);
+    observe({ kind: 'admin-listening', url });
+  }
+  return {
+    url,
+    onServing: () => {
+      state = 'serving';
+    },
+    onStopping: () => {
+      state = 'stopping';
+      readiness.stop();
+    },
+  };
+}
+
+/** For commands, which need a database that exists and serve nothing: everything is stopped after the work. */
+export async function withCore<Result>(
+  options: Config,
+  observe: Observer,
+  report: Report,
+  work: (core: Core) => Promise<Result>,
+): Promise<Result> {
+  const config = await findDatabase(options);
+  const started = new Started(config);
+  const policies = new Policies();
+  try {
+    const sources = await startSources({ config, observe, report, started }, async (message) => {
+      if (message.kind === 'policies') policies.apply(message.text);
+    });
+    const extensions = await openExtensions(config, [], observe);
+    const parts = { ...sources, policies, replicas: null, callerWrites: null, extensions };
+    extensions?.connect(commandServices(config, sources.database));
+    const result = await work(createCore(config, parts, observe));
+    await extensions?.idle();
+    return result;
+  } finally {
+    await started.stop();
+  }
+}
+
+/** Hooks of a command write in its transaction. There is no service that they could call. */
+function commandServices(config: Config, database: Database): ExtensionServices {
+  const { SESSION_COOKIE_NAME: cookieName, MAX_STALENESS: stalenessMs } = config;
+  const identities = new Identities((key) => lookUpAccount(database, key), { verifiers: [], cookieName, stalenessMs });
+  const refuse = (): never => {
+    throw new StartError('a command has no service to call: use "tx"');
+  };
+  return {
+    api: { items: refuse, graphql: refuse },
+    apiFor: refuse,
+    callerOf: (as) => identities.named(namedCaller(as), ''),
+  };
+}
+
+/** For commands that inspect a database, which may lack the service's own tables. */
+export async function withDatabase<Result>(
+  options: Config,
+  observe: Observer,
+  report: Report,
+  work: (database: Database) => Promise<Result>,
+): Promise<Result> {
+  const config = await findDatabase(options);
+  const started = new Started(config);
+  try {
+    const { database } = await openSource({ config, observe, report, started });
+    return await work(database);
+  } finally {
+    await started.stop();
+  }
+}
+
+/** A command creates no database. If a service runs on the embedded one, the command uses that. */
+async function findDatabase(config: Config): Promise<Config> {
+  const { DATABASE_URL, DATA_DIR } = config;
+  if (DATABASE_URL !== null) return config;
+  const running = await findRunning(DATA_DIR);
+  if (running !== null) return { ...config, DATABASE_URL: running };
+  if (!(await holdsCluster(DATA_DIR)))
+    throw new StartError(
+      `there is no database: set --database-url or DATABASE_URL (DATA_DIR ${DATA_DIR} has no embedded one)`,
+    );
+  return config;
+}
+
+/** The database, and everything that is known about it. */
+interface Sources {
+  readonly database: Database;
+  readonly databaseUrl: string;
+  readonly mirror: WatchingMirror;
+  readonly policies: PolicyWatch;
+}
+
+async function openSource(start: Start): Promise<Pick<Sources, 'database' | 'databaseUrl'>> {
+  const { config, observe, report, started, signal } = start;
+  let databaseUrl = config.DATABASE_URL;
+  if (databaseUrl === null) {
+    const embedded = await startEmbedded({
+      directory: config.DATA_DIR,
+      report,
+      restarted: (message) => observe({ kind: 'embedded-restarted', message }),
+      signal,
+    });
+    started.add((left) => embedded.stop(Math.max(left, LEAST_EMBEDDED_MS)), Infinity);
+    databaseUrl = embedded.url;
+  }
+  const checksSessions = config.DATABASE_URL !== null;
+  const database = await openDatabase(config, databaseUrl, { checksSessions, signal }, observe);
+  started.add(() => database.close(), Infinity);
+  return { database, databaseUrl };
+}
+
+async function startSources(start: Start, broadcast: Send): Promise<Sources> {
+  const { config, observe, started } = start;
+  const { database, databaseUrl } = await openSource(start);
+  await prepareTables(start, database, config.DATABASE_URL === null && config.DEMO_DATA);
+  await loadGrammar();
+  const reload = async (): Promise<void> => {
+    await policies.reload();
+    await broadcast({ kind: 'access' });
+    await broadcast({ kind: 'budgets', text: await loadBudgets(database) });
+    await broadcast({ kind: 'webhooks' });
+  };
+  const installation = new Installation(database, {
+    requested: config.SYSTEM_SCHEMA,
+    prepare: () => prepareTables(start, database, false),
+    reload,
+    onChange: async () => {
+      const { system, obstacle } = database;
+      observe({ kind: 'database-replaced', obstacle });
+      await broadcast({ kind: 'installation', system, obstacle });
+    },
+  });
+  const mirror = await WatchingMirror.start(
+    catalogSourceOf(database, installation),
+    observe,
+    config.SCHEMA_POLL_INTERVAL,
+    ({ text }, version) => void broadcast({ kind: 'schema', text, version }),
+  );
+  started.add(() => mirror.close());
+  const policies: PolicyWatch = await PolicyWatch.start(policiesOf(database), observe, (text) => {
+    void broadcast({ kind: 'policies', text });
+  });
+  started.add(() => policies.close());
+  return { database, databaseUrl, mirror, policies };
+}
+
+/** Creates the service's tables, or updates them. */
+async function prepareTables(start: Start, database: Database, demo: boolean): Promise<void> {
+  const { SYSTEM_SCHEMA: system, DATABASE_SCHEMA: schema } = start.config;
+  await migrateDirectly(start, database, { demo, system }).catch((error: unknown) => {
+    const denied = error instanceof Error && 'code' in error && error.code === '42501';
+    throw denied
+      ? new StartError(`cannot create the service_* tables in schema "${system ?? schema}": ${error.message}`)
+      : error;
+  });
+}
+
+/** Bypasses a pooler if possible: it may cut off long statements. */
+async function migrateDirectly(start: Start, database: Database, options: MigrateOptions): Promise<void> {
+  const { config, observe, signal } = start;
+  const { DATABASE_DIRECT_URL: url } = config;
+  if (url === null) return migrate(database, options, observe);
+  const past: Config = { ...config, DATABASE_POOLER: 'none', DATABASE_DIRECT_URL: null };
+  const direct = await openDatabase(past, url, { checksSessions: true, signal }, observe);
+  try {
+    const difference = differenceOf(await identityOf(database), await identityOf(direct));
+    if (difference) throw new StartError(`DATABASE_DIRECT_URL: it is another ${difference} than that of DATABASE_URL`);
+    await migrate(direct, options, observe);
+    database.system = direct.system;
+  } finally {
+    await direct.close();
+  }
+}
+
+/** Returns null if no replicas are configured. The main thread checks them for all threads. */
+async function watchReplicas(
+  { config, observe, started }: Start,
+  { database, mirror }: Pick<Sources, 'database' | 'mirror'>,
+  broadcast: Send,
+): Promise<Replicas | null> {
+  const replicas = openReplicas(config);
+  if (!replicas) return null;
+  const watch = await ReplicaWatch.start(replicas, database, mirror, {
+    maxLagMs: config.REPLICA_MAX_LAG,
+    observe,
+    onLost: (replica) => {
+      replicas.all[replica]?.abandon();
+      void broadcast({ kind: 'replica-lost', replica });
+    },
+  });
+  started.add(async () => {
+    watch.close();
+    await replicas.close();
+  }, Infinity);
+  return replicas;
+}
+
+/** Deletes what has expired, and the files of deleted rows. */
+async function startMaintenance({ config, observe, started }: Start, database: Database): Promise<void> {
+  const removedFiles = new RemovedFiles(database, new Storages(config.STORAGE_LOCATIONS), observe);
+  const work = (): unknown =>
+    Promise.allSettled([
+      deleteExpiredKeys(database),
+      forgetSessions(database, config.SESSION_COOKIE_TTL),
+      deleteExpiredCounts(database),
+      removedFiles.remove(),
+    ]);
+  // If a notification is lost, the next round finds the files.
+  const unlisten = await listen(database, 'service_files', () => void removedFiles.remove(), { stale: () => {} });
+  const timer = setInterval(work, MAINTENANCE_INTERVAL_MS).unref();
+  started.add(async () => {
+    clearInterval(timer);
+    await unlisten();
+  });
+}
+
+async function describeServed({ schemas, collections, refused }: Model, database: Database): Promise<Event> {
+  const served = [...collections.values()].filter(({ system }) => !system);
+  const others = await findOtherSchemas(database);
+  return { kind: 'collections-served', schemas, collections: served, refused, others };
+}
+
+/** The first start creates an account; only that start can show the password and the token. */
+async function makeAdministrator(config: Config, database: Database): Promise<Credentials | null> {
+  const credentials: Credentials = {
+    email: config.ADMIN_EMAIL,
+    password: config.ADMIN_PASSWORD ?? randomBytes(12).toString('base64url'),
+    token: config.ADMIN_TOKEN ?? randomBytes(24).toString('base64url'),
+  };
+  const created = await createAdministrator(database, credentials);
+  return created ? credentials : null;
+}
+
+/** Broadcasts the changes of other instances. */
+async function broadcastChanges(database: Database, broadcast: Send, started: Started): Promise<void> {
+  // Cached identities expire by themselves, so that health can be read while the database cannot be reached.
+  const access = (): void => void broadcast({ kind: 'access' });
+  started.add(await listen(database, 'service_access', access, { stale: () => {} }));
+  // Threads look for changes by themselves while no notifications arrive.
+  started.add(
+    await listen(database, 'service_webhooks', () => void broadcast({ kind: 'webhooks' }), { stale: () => {} }),
+  );
+  const budgets = async (): Promise<void> => broadcast({ kind: 'budgets', text: await loadBudgets(database) });
+  // A budget that could not be read is read after the next change.
+  started.add(await listen(database, 'service_budgets', () => void budgets().catch(() => {}), { stale: () => {} }));
+  started.add(
+    await listenForSessions(database, (session) => void broadcast({ kind: 'sessions-ended', sessions: [session] })),
+  );
+}
+
+/** The collection with the most relations shows best what one statement can read. */
+function examplePath(model: Model): string {
+  const relations = (collection: Collection): number =>
+    [...collection.fields.values()].filter((field) => field.relation !== null).length;
+  const [first] = [...model.collections.values()]
+    .filter((collection) => !collection.system)
+    .sort((one, other) => relations(other) - relations(one));
+  return first ? `/items/${encodeURIComponent(first.name)}?limit=1&fields=*.*` : '/server/info';
+}

@@ -1,0 +1,140 @@
+/**
+ * Triggers that write the changes of a table to service_webhook_changes (sql/system/031_webhook_sizes.sql). The tables that webhooks name have
+ * them, and so have their partitions: a statement fires the triggers of the table that it names, and no others.
+ */
+import { parseOwnJson } from '../../base/narrow.js';
+import { withCatalog } from '../../compiler/sql/catalog-names.js';
+import { arrayLiteral } from '../../compiler/sql/literal.js';
+import type { TableName } from '../../server/changes/publication.js';
+import {
+  createTriggers,
+  dropTriggers,
+  TRIGGERS_PER_TABLE,
+  type TriggerChange,
+  type TriggerFamily,
+  triggerNames,
+} from '../../server/changes/statement-triggers.js';
+
+const FUNCTION = 'service_webhook_change';
+
+function familyOf(system: string): TriggerFamily {
+  return { prefix: 'service_webhook', function: FUNCTION, system };
+}
+
+/** A table whose changes webhooks want. */
+export interface WantedTable extends TableName {
+  /** The columns of the item's key. */
+  readonly key: readonly string[];
+  /** The columns that webhooks need, or null for all. */
+  readonly needed: readonly string[] | null;
+  /** Columns that are recorded at any size, because more than their value in a delivery depends on them. */
+  readonly whole: readonly string[];
+}
+
+/**
+ * The tables in $1 and their partitions, whether each has the triggers in $3 of the installation in schema $2, and whether these have the
+ * arguments that they should have. The part of the arguments that matches $4 is not compared.
+ */
+const TABLES = withCatalog(`
+with wanted as (
+  select c.oid, c.relkind, each.value -> 2 as arguments
+  from json_array_elements($1::json) each (value)
+  join pg_namespace n on n.nspname = (each.value ->> 0)
+  join pg_class c on c.relnamespace = n.oid and c.relname = (each.value ->> 1)
+), tables as (
+  select oid, arguments from wanted
+  union all
+  select p.relid, w.arguments from wanted w cross join lateral pg_partition_tree(w.oid) p
+  where w.relkind = 'p' and p.relid <> w.oid
+), found as (
+  select t.oid, count(g.oid)::int as triggers, (count(g.oid) filter (where
+    regexp_replace(encode(g.tgargs, 'escape'), $4::text, '') = regexp_replace(encode((
+      select string_agg(convert_to(a.value, getdatabaseencoding()) || '\\x00'::bytea, ''::bytea order by a.position)
+      from json_array_elements_text(t.arguments) with ordinality a (value, position)), 'escape'), $4::text, '')))::int as exact
+  from tables t
+  left join (pg_trigger g join pg_proc f on f.oid = g.tgfoid and f.proname = '${FUNCTION}'
+    join pg_namespace h on h.oid = f.pronamespace and h.nspname = $2)
+    on g.tgrelid = t.oid and g.tgenabled in ('O', 'A') and g.tgname in (select json_array_elements_text($3::json))
+  group by t.oid
+)
+select n.nspname as schema, c.relname as name, t.arguments::text as arguments,
+  pg_has_role(c.relowner, 'usage') or has_table_privilege(c.oid, 'trigger') as may_install,
+  f.triggers = ${TRIGGERS_PER_TABLE} as records, f.exact = ${TRIGGERS_PER_TABLE} as installed
+from tables t join found f on f.oid = t.oid join pg_class c on c.oid = t.oid join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p')`);
+
+/** The first argument: the limits. */
+const LIMIT_ARGUMENT = '^[0-9]+/[0-9]+';
+
+interface TableRow extends TableName {
+  readonly arguments: string;
+  readonly may_install: boolean;
+  readonly records: boolean;
+  readonly installed: boolean;
+}
+
+/** Tables that have triggers of the installation in schema $1. */
+const INSTALLED = withCatalog(`
+select n.nspname as schema, c.relname as name, json_agg(t.tgname order by t.tgname)::text as triggers
+from pg_trigger t join pg_proc f on f.oid = t.tgfoid and f.proname = '${FUNCTION}'
+join pg_namespace s on s.oid = f.pronamespace and s.nspname = $1
+join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace
+group by 1, 2 order by 1, 2`);
+
+type Query = <Row>(text: string, parameters: (string | null)[]) => Promise<Row[]>;
+
+export interface TriggerPlan {
+  /** Tables that get triggers. `records`: they have triggers with other arguments. */
+  readonly missing: readonly (TriggerChange & { readonly mayInstall: boolean; readonly records: boolean })[];
+  /** Tables that lose theirs. */
+  readonly unwanted: readonly TriggerChange[];
+}
+
+/** How many changes may wait, the bytes of the largest payload, and whether triggers with other limits are replaced. */
+export interface TriggerLimits {
+  readonly maxChanges: number;
+  readonly maxBytes: number;
+  readonly isRenewed: boolean;
+}
+
+/** Compares the triggers with the tables that need them. */
+export async function planTriggers(
+  query: Query,
+  system: string,
+  wanted: readonly WantedTable[],
+  { maxChanges, maxBytes, isRenewed }: TriggerLimits,
+): Promise<TriggerPlan> {
+  const family = familyOf(system);
+  const given = wanted.map(({ schema, name, key, needed, whole }) => {
+    const columns = [arrayLiteral(key), needed === null ? '' : arrayLiteral(needed), arrayLiteral(whole)];
+    return [schema, name, [`${maxChanges}/${maxBytes}`, ...columns]];
+  });
+  const names = JSON.stringify(triggerNames(family));
+  const ignored = isRenewed ? '' : LIMIT_ARGUMENT;
+  const tables = await query<TableRow>(TABLES, [JSON.stringify(given), system, names, ignored]);
+  const installed = await query<TableName & { readonly triggers: string }>(INSTALLED, [system]);
+  const isWanted = new Set(tables.map(({ schema, name }) => JSON.stringify([schema, name])));
+  return {
+    missing: tables
+      .filter((table) => !table.installed)
+      .map((table) => ({
+        schema: table.schema,
+        name: table.name,
+        mayInstall: table.may_install,
+        records: table.records,
+        statements: createTriggers(family, table, parseOwnJson<string[]>(table.arguments)),
+      })),
+    unwanted: installed
+      .filter(({ schema, name }) => !isWanted.has(JSON.stringify([schema, name])))
+      .map(({ schema, name, triggers }) => ({
+        schema,
+        name,
+        statements: dropTriggers({ schema, name }, parseOwnJson<string[]>(triggers)),
+      })),
+  };
+}
+
+/** Held while triggers of the installation in schema $1 are changed. */
+export const TRIGGER_LOCK = withCatalog(
+  "select pg_advisory_xact_lock(hashtextextended('lateral webhook triggers ' || $1::text, 0))",
+);

@@ -1,0 +1,288 @@
+/** /auth: log in with a password or an OpenID Connect provider, refresh, log out, and set a new password. */
+
+import { invalidCredentials, invalidPayload, ServiceError } from '../../../base/errors.js';
+import type { ResolveUser } from '../../../features/sign-in/external-users.js';
+import { OpenIdProvider, type PendingSignIn } from '../../../features/sign-in/openid.js';
+import {
+  type AuthenticationServices,
+  type IssuedTokens,
+  login,
+  logout,
+  refresh,
+  requestPasswordReset,
+  resetPassword,
+  signIn,
+} from '../../accounts/authentication.js';
+import type { SessionKind } from '../../accounts/logins.js';
+import type { Config } from '../../config/config.js';
+import type { AuthProvider } from '../../config/provider-options.js';
+import type { Cookies } from '../../http/cookies.js';
+import type { Exchange } from '../../http/exchange.js';
+import { jsonText, type Reply } from '../../http/reply.js';
+import {
+  type ActionRequest,
+  type ActionResult,
+  type ApiRoute,
+  actionRoutes,
+  dataReply,
+  handlerOf,
+  route,
+  type UncheckedRequest,
+} from '../action.js';
+import {
+  allowedPages,
+  clientOf,
+  isAllowedPage,
+  isSameHost,
+  linkTo,
+  readBody,
+  readChoice,
+  readEmail,
+  readOptionalText,
+  readPage,
+  readText,
+} from '../body-fields.js';
+import { BOOLEAN, EMAIL, list, MODE, MODES, object, ok, RECORD, ref, STRING } from '../openapi/json-schema.js';
+
+export interface AuthServices extends AuthenticationServices {
+  readonly cookies: Cookies;
+  /** Where the service is reached, for links. */
+  readonly publicUrl: () => string;
+}
+
+type Mode = (typeof MODES)[number];
+
+const CREDENTIALS = object({ email: EMAIL, password: STRING, mode: MODE, otp: STRING }, ['email', 'password']);
+const RENEWAL = object({ refresh_token: STRING, mode: MODE });
+export const NEW_PASSWORD = object({ token: STRING, password: STRING }, ['token', 'password']);
+export const SINGLE_USE = 'The token of a link works once.';
+
+export function authRoutes(services: AuthServices): ApiRoute[] {
+  const action = actionRoutes(services);
+  const login = { summary: 'Log in', body: CREDENTIALS, data: ref('Tokens') };
+  const logins = [
+    action('POST /auth/login', postLogin, { ...login, graphql: { name: 'auth_login', once: true } }),
+    action('POST /auth/login/default', postLogin, login),
+  ];
+  return [
+    route('GET /auth', () => jsonText(listProviders(services.config)), {
+      summary: 'Login methods other than the password',
+      answers: [ok(object({ data: list(RECORD), disableDefault: BOOLEAN }))],
+    }),
+    ...(services.config.AUTH_DISABLE_DEFAULT ? [] : logins),
+    action('POST /auth/refresh', postRefresh, {
+      summary: 'Renew a login',
+      body: RENEWAL,
+      optional: true,
+      data: ref('Tokens'),
+      graphql: { name: 'auth_refresh', once: true },
+    }),
+    action('POST /auth/logout', postLogout, {
+      summary: 'Log out',
+      body: RENEWAL,
+      optional: true,
+      graphql: { name: 'auth_logout' },
+    }),
+    action('POST /auth/password/request', postResetRequest, {
+      summary: 'Request an email with a link to set a new password',
+      body: object({ email: EMAIL, reset_url: STRING }, ['email']),
+      graphql: { name: 'auth_password_request', once: true },
+    }),
+    action('POST /auth/password/reset', postReset, {
+      summary: `Set a new password. ${SINGLE_USE}`,
+      body: NEW_PASSWORD,
+      graphql: { name: 'auth_password_reset', once: true },
+    }),
+  ];
+}
+
+/** The providers with which users may sign in. */
+function listProviders({ AUTH_PROVIDERS, AUTH_DISABLE_DEFAULT }: Config): string {
+  const data = AUTH_PROVIDERS.map(({ name, label, icon }) => ({ name, driver: 'openid', label, icon }));
+  return JSON.stringify({ data, disableDefault: AUTH_DISABLE_DEFAULT });
+}
+
+export function sessionKindOf(mode: Mode): SessionKind {
+  return mode === 'session' ? 'session' : 'refresh';
+}
+
+async function postLogin(request: ActionRequest, services: AuthServices): Promise<ActionResult> {
+  const body = readBody(await request.json());
+  const credentials = {
+    email: readEmail(body),
+    password: readText(body, 'password'),
+    otp: readOptionalText(body, 'otp'),
+  };
+  const mode = readChoice(body, 'mode', MODES) ?? 'json';
+  const issued = await login(credentials, sessionKindOf(mode), clientOf(request.client), services);
+  return tokenResult(request.client, mode, issued, services);
+}
+
+export function tokenResult(
+  client: Exchange,
+  mode: Mode,
+  issued: IssuedTokens,
+  { cookies }: AuthServices,
+): ActionResult {
+  const { accessToken: access_token, refreshToken, expiresMs: expires } = issued;
+  if (mode === 'session') return { data: { expires }, ...withCookie(cookies.set(client, 'session', access_token)) };
+  const refresh_token = refreshToken ?? '';
+  if (mode === 'json') return { data: { access_token, refresh_token, expires }, secret: true };
+  return { data: { access_token, expires }, ...withCookie(cookies.set(client, 'refresh', refresh_token)) };
+}
+
+/** A result that sets a cookie. Caches may not keep it. */
+function withCookie(cookie: string): ActionResult {
+  return { secret: true, headers: { 'Set-Cookie': [cookie] } };
+}
+
+interface PresentedToken {
+  readonly mode: Mode;
+  /** A refresh token, or the signed token of a session. */
+  readonly token: string;
+}
+
+/** Reads the session's token from the body or a cookie. */
+async function readToken(request: ActionRequest, { cookies }: AuthServices): Promise<PresentedToken> {
+  const json = await request.json();
+  const body = json === undefined ? {} : readBody(json);
+  const refreshToken = readOptionalText(body, 'refresh_token') ?? '';
+  const mode = readChoice(body, 'mode', MODES) ?? (refreshToken === '' ? 'cookie' : 'json');
+  const names: Readonly<Record<Mode, string>> = {
+    json: '',
+    cookie: cookies.refreshName,
+    session: cookies.sessionName,
+  };
+  const token = mode === 'json' ? refreshToken : refreshToken || request.client.cookie(names[mode]);
+  if (token === '') throw invalidPayload(mode === 'session' ? 'There is no session' : '"refresh_token" is required');
+  return { mode, token };
+}
+
+async function postRefresh(request: ActionRequest, services: AuthServices): Promise<ActionResult> {
+  const { mode, token } = await readToken(request, services);
+  try {
+    const issued = await refresh(sessionKindOf(mode), token, clientOf(request.client), services);
+    return tokenResult(request.client, mode, issued, services);
+  } catch (error) {
+    request.client.cookieRefused = mode === 'session';
+    throw error;
+  }
+}
+
+async function postLogout(request: ActionRequest, services: AuthServices): Promise<ActionResult> {
+  const { mode, token } = await readToken(request, services);
+  const kind = sessionKindOf(mode);
+  await logout(kind, token, services);
+  return mode === 'json' ? {} : withCookie(services.cookies.clear(request.client, kind));
+}
+
+async function postResetRequest(request: ActionRequest, services: AuthServices): Promise<ActionResult> {
+  const body = readBody(await request.json());
+  const email = readEmail(body);
+  const linkWith = linkTo(
+    body,
+    'reset_url',
+    allowedPages(services.config.PASSWORD_RESET_URL_ALLOW_LIST, services),
+    () => `${services.publicUrl()}/reset-password`,
+  );
+  await requestPasswordReset(email, linkWith, clientOf(request.client), services);
+  return {};
+}
+
+async function postReset(request: ActionRequest, services: AuthServices): Promise<ActionResult> {
+  const body = readBody(await request.json());
+  await resetPassword(readText(body, 'token'), readText(body, 'password'), clientOf(request.client), services);
+  return {};
+}
+
+interface SignInServices extends AuthServices {
+  readonly resolveUser: ResolveUser;
+}
+
+export function signInRoutes(services: SignInServices): ApiRoute[] {
+  return services.config.AUTH_PROVIDERS.flatMap((options) => {
+    const provider = new OpenIdProvider(options);
+    const path = `/auth/login/${options.name}`;
+    return [
+      { method: 'GET', path, handle: handlerOf((request) => begin(request, provider, services), redirectReply) },
+      {
+        method: 'GET',
+        path: `${path}/callback`,
+        handle: handlerOf((request) => finish(request, provider, services), redirectReply),
+      },
+    ];
+  });
+}
+
+async function begin(
+  { client, queryString }: UncheckedRequest,
+  provider: OpenIdProvider,
+  services: SignInServices,
+): Promise<ActionResult> {
+  const redirect = new URLSearchParams(queryString).get('redirect');
+  const { name, redirects } = provider.options;
+  if (redirect !== null && !isOwnPage(redirect, services) && !isAllowedPage(redirect, redirects))
+    throw invalidPayload(
+      `"redirect" must be a page of AUTH_${name.toUpperCase()}_REDIRECT_ALLOW_LIST, not "${redirect}"`,
+    );
+  // The parsed form, so that a browser cannot read it differently.
+  const page = redirect === null ? null : new URL(redirect).href;
+  const { url, pending } = await provider.begin(callbackOf(provider.options, services), page);
+  const cookie = services.cookies.set(client, 'signIn', await services.tokens.signPending(pending));
+  return { secret: true, headers: { Location: url, 'Set-Cookie': [cookie] } };
+}
+
+async function finish(
+  request: UncheckedRequest,
+  provider: OpenIdProvider,
+  services: SignInServices,
+): Promise<ActionResult> {
+  const { client } = request;
+  const pending = await readPending(client, provider.options, services);
+  // It is used once, whether the sign-in succeeds or not.
+  const cleared = services.cookies.clear(client, 'signIn');
+  try {
+    const returned = new URL(`${callbackOf(provider.options, services)}?${request.queryString}`);
+    const user = await services.resolveUser(provider.options, await provider.finish(returned, pending));
+    const { mode } = provider.options;
+    const issued = await signIn(user, mode === 'session' ? 'session' : 'refresh', clientOf(client), services);
+    const result = tokenResult(client, mode, issued, services);
+    const cookies = [...[result.headers?.['Set-Cookie'] ?? []].flat(), cleared];
+    const location = pending.redirect === null ? {} : { Location: pending.redirect };
+    return { ...result, headers: { ...result.headers, ...location, 'Set-Cookie': cookies } };
+  } catch (error) {
+    if (pending.redirect === null || !(error instanceof ServiceError)) throw error;
+    const page = new URL(pending.redirect);
+    page.searchParams.set('reason', error.code);
+    return { secret: true, headers: { Location: page.href, 'Set-Cookie': [cleared] } };
+  }
+}
+
+/** The cookie of the browser that began to sign in: without it, another browser may have begun. */
+async function readPending(
+  client: Exchange,
+  { name }: AuthProvider,
+  { cookies, tokens }: SignInServices,
+): Promise<PendingSignIn> {
+  const text = client.cookie(cookies.signInName);
+  if (text === '') throw invalidCredentials();
+  const pending = await tokens.verifyPending(text);
+  if (pending.provider !== name) throw invalidCredentials();
+  return pending;
+}
+
+/** A page of the service, such as the Explorer. */
+function isOwnPage(page: string, { publicUrl }: SignInServices): boolean {
+  const url = readPage(page);
+  return url !== null && isSameHost(url, new URL(publicUrl()));
+}
+
+function callbackOf({ name }: AuthProvider, { publicUrl }: SignInServices): string {
+  return `${publicUrl()}/auth/login/${name}/callback`;
+}
+
+function redirectReply(result: ActionResult): Reply {
+  const { headers = {} } = result;
+  if (headers['Location'] === undefined) return dataReply(result);
+  return { status: 302, type: '', body: '', headers, secret: true };
+}

@@ -1,0 +1,417 @@
+/**
+ * GET /server/metrics, for Prometheus. The hot path counts in plain numbers, which become metrics when they are requested. `collect` returns
+ * the counts of one thread as plain JSON, so that those of several threads can be added.
+ */
+import { readFileSync } from 'node:fs';
+import { performance } from 'node:perf_hooks';
+import { isMainThread, threadId } from 'node:worker_threads';
+import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
+import type { Event } from '../../../base/observe.js';
+import { packageVersion } from '../../../base/package-files.js';
+import type { LiveQueries } from '../../../features/live/live-queries.js';
+import { LAG_BOUNDS_S } from '../../../features/live/live-stats.js';
+import type { TrafficRecorder } from '../../../features/traffic/recorder.js';
+import type { Webhooks } from '../../../features/webhooks/webhooks.js';
+import type { ReadCache } from '../../../speed/cache/read-cache.js';
+import type { Replica } from '../../../speed/replicas/replicas.js';
+import type { Identities } from '../../access/identities.js';
+import { onlyAdministrator } from '../../access/identity.js';
+import type { LogFigures } from '../../changes/change-source.js';
+import type { Config } from '../../config/config.js';
+import type { Reads } from '../../execute/reads/reads.js';
+import type { Writes } from '../../execute/writes/writes.js';
+import type { Exchange } from '../../http/exchange.js';
+import type { Reply } from '../../http/reply.js';
+import { DURATION_BOUNDS_S, type Handler, type Router, type RouteStats } from '../../http/router.js';
+import type { Mirror } from '../../postgres/catalog/watch.js';
+import type { Database } from '../../postgres/pools/database.js';
+import { type ApiRoute, route } from '../action.js';
+import { TEXT } from '../openapi/json-schema.js';
+
+interface MetricsServices {
+  readonly config: Config;
+  readonly identities: Identities;
+  readonly database: Database;
+  readonly mirror: Mirror;
+  readonly reads: Reads;
+  readonly writes: Writes;
+  readonly events: ReadonlyMap<Event['kind'], number>;
+  readonly live: LiveQueries;
+  readonly webhooks: Webhooks;
+  readonly traffic: TrafficRecorder;
+  readonly router: () => Router;
+}
+
+/** As prom-client writes a metric as JSON. */
+export interface Metric {
+  readonly name: string;
+  readonly help: string;
+  readonly type: 'counter' | 'gauge' | 'histogram' | 'summary';
+  /** How the values of several threads become one. */
+  readonly aggregator: string;
+  readonly values: readonly Value[];
+}
+
+interface Value {
+  readonly value: number;
+  readonly labels: Readonly<Record<string, string | number>>;
+  readonly metricName?: string;
+}
+
+/** The metrics of each thread. */
+export type Gather = () => Promise<readonly (readonly Metric[])[]>;
+
+/** The metrics of all threads are shown as one. */
+export function metricsRoutes(services: MetricsServices, gather: Gather): ApiRoute[] {
+  if (services.config.METRICS === 'off') return [];
+  observeProcess();
+  const description = { summary: 'Metrics for Prometheus', answers: [TEXT] };
+  const handle: Handler = (exchange) => show(exchange, services, gather);
+  return [route('GET /server/metrics', handle, description)];
+}
+
+/** The metrics of this thread. */
+export async function collect(services: MetricsServices): Promise<Metric[]> {
+  const counted = [
+    ...requestMetrics(services.router().stats, services.config.METRICS_BY_ROUTE),
+    ...batchMetrics('read', services.reads.batcher),
+    ...(services.writes.batcher ? batchMetrics('write', services.writes.batcher) : []),
+    ...databaseMetrics(services),
+    budgetMetric(services.reads),
+    ...replicaMetrics(services.reads),
+    ...sourceMetrics(services),
+    ...threadMetrics(),
+    recordingMetric(services.traffic),
+    ...schemaMetrics(services),
+    ...liveMetrics(services.live),
+    ...webhookMetrics(services.webhooks),
+    ...(services.reads.cache ? cacheMetrics(services.reads.cache) : []),
+  ];
+  return [...counted, ...(await defaultMetrics())];
+}
+
+/** The metrics of the main thread, which serves no requests but watches the database for the workers. */
+export async function collectSources(
+  services: Pick<MetricsServices, 'database' | 'mirror' | 'events'>,
+): Promise<Metric[]> {
+  const sent = { own: services.database.own.sent, catalog: services.database.catalog.sent };
+  return [statementMetric(sent), ...sourceMetrics(services), ...(await defaultMetrics())];
+}
+
+/** Sums of other metrics, with names that only counters should have. */
+const MISNAMED: ReadonlySet<string> = new Set([
+  'nodejs_active_handles_total',
+  'nodejs_active_requests_total',
+  'nodejs_active_resources_total',
+]);
+
+async function defaultMetrics(): Promise<Metric[]> {
+  const all = (await observeProcess().getMetricsAsJSON()) as unknown as Metric[];
+  const defaults = all.filter(({ name }) => !MISNAMED.has(name));
+  // Threads share their process: its metrics are reported once.
+  return isMainThread ? defaults : defaults.filter(({ name }) => !name.startsWith('process_'));
+}
+
+async function show(exchange: Exchange, { config, identities }: MetricsServices, gather: Gather): Promise<Reply> {
+  if (config.METRICS !== 'public') onlyAdministrator(await identities.identify(exchange));
+  return metricsReply(gather);
+}
+
+/** The metrics of all threads, in the format of Prometheus. */
+export async function metricsReply(gather: Gather): Promise<Reply> {
+  const registry = AggregatorRegistry.aggregate([...(await gather())]);
+  return { status: 200, type: registry.contentType, body: await registry.metrics(), secret: true };
+}
+
+let processMetrics: Registry | null = null;
+
+/** Memory, CPU, event loop and garbage collection: of the process, so they are observed once. */
+export function observeProcess(): Registry {
+  if (processMetrics) return processMetrics;
+  processMetrics = new Registry();
+  collectDefaultMetrics({ register: processMetrics });
+  return processMetrics;
+}
+
+/** Kinds of answers that are counted one by one; those that come up later are counted together, so that a scrape stays small. */
+const MOST_COUNTED = 200;
+
+/** Values with equal labels are summed over the threads. */
+function requestMetrics(routes: readonly RouteStats[], byRoute: boolean): Metric[] {
+  const name = 'lateral_request_duration_seconds';
+  const kinds = routes
+    .flatMap(({ method, path, byStatus }) =>
+      [...byStatus].map(([status, answer]) => ({ labels: { method, route: path, status }, answer })),
+    )
+    .sort((one, other) => one.answer.number - other.answer.number);
+  const durations = kinds.flatMap(({ labels, answer: { buckets, seconds } }) =>
+    histogramValues(
+      name,
+      { bounds: DURATION_BOUNDS_S, buckets, sum: seconds },
+      byRoute ? labels : { method: labels.method },
+    ),
+  );
+  const counts = kinds.map(({ labels, answer: { buckets } }, position) => ({
+    labels: position < MOST_COUNTED ? labels : { method: 'other', route: 'other', status: labels.status },
+    value: buckets.reduce((sum, count) => sum + count, 0),
+  }));
+  const help = 'Duration of requests.';
+  return [
+    { name, help, type: 'histogram', aggregator: 'sum', values: durations },
+    labelled(
+      'counter',
+      'lateral_requests_total',
+      'Requests by route and status; 499: the client disconnected.',
+      counts,
+    ),
+  ];
+}
+
+const SIZES: readonly number[] = [1, 2, 4, 8, 16, 32, 64];
+
+/** Batches of reads or of writes. */
+interface Batches {
+  readonly sizes: Float64Array;
+  readonly splits: number;
+}
+
+function batchMetrics(kind: 'read' | 'write', { sizes, splits }: Batches): Metric[] {
+  const name = `lateral_${kind}_batch_size`;
+  const buckets = new Float64Array(SIZES.length + 1);
+  let members = 0;
+  for (const [size, statements] of sizes.entries()) {
+    const boundIndex = SIZES.findIndex((bound) => size <= bound);
+    const bucket = boundIndex < 0 ? SIZES.length : boundIndex;
+    buckets[bucket] = (buckets[bucket] ?? 0) + statements;
+    members += size * statements;
+  }
+  const values = histogramValues(name, { bounds: SIZES, buckets, sum: members }, {});
+  const [title, help] = kind === 'read' ? ['Reads', 'reads'] : ['Writes of single rows', 'writes'];
+  return [
+    { name, help: `${title} per statement.`, type: 'histogram', aggregator: 'sum', values },
+    counter(`lateral_${kind}_batch_splits_total`, `Batches whose ${help} were sent again individually.`, splits),
+  ];
+}
+
+function databaseMetrics({ database, reads }: MetricsServices): Metric[] {
+  const { batcher } = reads;
+  const { pools } = database;
+  const of = (state: 'most' | 'busy' | 'idle' | 'waiting'): Value[] =>
+    Object.entries(pools).map(([pool, states]) => ({ labels: { pool }, value: states[state] }));
+  const sent = {
+    read: batcher.sizes[1] ?? 0,
+    batch: batcher.sizes.subarray(2).reduce((sum, statements) => sum + statements, 0),
+    own: database.own.sent,
+    write: database.sessions.sent,
+    stream: database.streams.sent,
+    import: database.imports.sent,
+    catalog: database.catalog.sent,
+  };
+  return [
+    statementMetric(sent),
+    labelled('gauge', 'lateral_pool_connections_max', 'Maximum number of connections.', of('most')),
+    labelled('gauge', 'lateral_pool_connections_busy', 'Connections in use.', of('busy')),
+    labelled('gauge', 'lateral_pool_connections_idle', 'Idle connections.', of('idle')),
+    counter('lateral_connections_lost_total', 'Connections that were lost.', database.watchdog.lost),
+    counter(
+      'lateral_connections_silent_total',
+      'Connections closed because PostgreSQL did not answer in time.',
+      database.watchdog.timedOut,
+    ),
+    labelled('gauge', 'lateral_pool_waiting', 'Requests that wait for a connection.', of('waiting')),
+  ];
+}
+
+function budgetMetric({ shapeStats }: Reads): Metric {
+  const values = [...shapeStats.budgets].map(([shape, { exceeded }]) => ({ labels: { shape }, value: exceeded }));
+  const help = 'Statements that took longer than the budget of their shape.';
+  return labelled('counter', 'lateral_shape_budget_exceeded_total', help, values);
+}
+
+/** Only with replicas. */
+function replicaMetrics({ replicaReads }: Reads): Metric[] {
+  if (replicaReads === null) return [];
+  const { counts, replicas } = replicaReads;
+  const byServer = (of: 'reads' | 'statements'): Value[] =>
+    counts.map((each) => ({ labels: { server: each.server }, value: each[of] }));
+  const ofReplicas = (value: (replica: Replica) => number): Value[] =>
+    replicas.all.map((replica) => ({ labels: { server: replica.name }, value: value(replica) }));
+  const lag = ofReplicas(({ lagMs }) => lagMs / 1_000);
+  const ready = ofReplicas(({ state }) => Number(state === 'ready'));
+  return [
+    labelled('counter', 'lateral_server_reads_total', 'Reads by server.', byServer('reads')),
+    labelled('counter', 'lateral_server_statements_total', 'Statements for reads by server.', byServer('statements')),
+    // All threads know the same of them.
+    { ...labelled('gauge', 'lateral_replica_lag_seconds', 'Replication lag.', lag), aggregator: 'max' },
+    { ...labelled('gauge', 'lateral_replica_ready', '1 while a replica gets reads.', ready), aggregator: 'max' },
+  ];
+}
+
+function statementMetric(sent: Readonly<Record<string, number>>): Metric {
+  return labelled('counter', 'lateral_statements_total', 'Statements sent to PostgreSQL.', byLabel('kind', sent));
+}
+
+/** Where the schema is read and the log is written. */
+function sourceMetrics({ mirror, events }: Pick<MetricsServices, 'mirror' | 'events'>): Metric[] {
+  const byKind = byLabel('kind', Object.fromEntries(events));
+  return [
+    counter('lateral_shapes_compiled_total', 'Statements compiled.', events.get('shape-compiled') ?? 0),
+    counter('lateral_mirror_reads_total', 'Times the schema of the database was read.', mirror.loads),
+    labelled('counter', 'lateral_events_total', 'Events by kind, as logged.', byKind),
+  ];
+}
+
+/** Each thread has a label of its own, because one that is busy all the time limits the others. */
+function threadMetrics(): Metric[] {
+  const labels = { thread: isMainThread ? 'main' : String(threadId) };
+  const busy = { labels, value: performance.eventLoopUtilization().active / 1_000 };
+  const used = threadSeconds();
+  const help = 'Processor time of the thread that runs an event loop, on Linux.';
+  return [
+    labelled('counter', 'lateral_thread_busy_seconds_total', 'Seconds that the event loop of a thread was busy.', [
+      busy,
+    ]),
+    ...(used === null
+      ? []
+      : [labelled('counter', 'lateral_thread_cpu_seconds_total', help, [{ labels, value: used }])]),
+  ];
+}
+
+/** All threads have the same recordings. */
+function recordingMetric({ current }: TrafficRecorder): Metric {
+  const help = 'Recordings of the traffic that are running.';
+  return { ...gauge('lateral_traffic_recordings', help, current?.length ?? 0), aggregator: 'max' };
+}
+
+function schemaMetrics({ mirror, reads, writes }: MetricsServices): Metric[] {
+  const shapes = byLabel('kind', { read: reads.shapes, write: writes.shapes });
+  const collections = [...mirror.model.collections.values()].filter(({ system }) => !system).length;
+  const version = { labels: { version: packageVersion }, value: 1 };
+  return [
+    labelled('gauge', 'lateral_shapes_cached', 'Compiled statements in the cache.', shapes),
+    { ...gauge('lateral_collections', 'Collections that are served.', collections), aggregator: 'max' },
+    { ...labelled('gauge', 'lateral_info', 'Version of the service.', [version]), aggregator: 'first' },
+  ];
+}
+
+function liveMetrics({ subscriptions, topics, stats, stream: { figures } }: LiveQueries): Metric[] {
+  const name = 'lateral_live_lag_seconds';
+  const help = 'The time from the commit of a change until an answer with it was sent to its subscribers.';
+  const lags = histogramValues(name, { bounds: LAG_BOUNDS_S, buckets: stats.lags, sum: stats.lagSum }, {});
+  return [
+    gauge('lateral_live_subscriptions', 'Live queries.', subscriptions),
+    gauge('lateral_live_topics', 'Live queries that differ in their statement or values.', topics.size),
+    gauge('lateral_live_shapes', 'Statements of live queries.', topics.shapes),
+    counter(
+      'lateral_live_transactions_total',
+      'Transactions that changed what a live query reads.',
+      stats.transactions,
+    ),
+    counter('lateral_live_reads_total', 'Reads of live queries.', stats.reads),
+    counter('lateral_live_unchanged_total', 'Reads of live queries with the same answer as before.', stats.unchanged),
+    counter('lateral_live_answers_total', 'Answers that were sent to subscribers.', stats.sent),
+    counter('lateral_live_dropped_total', 'Answers that a newer one replaced before they were sent.', stats.dropped),
+    counter('lateral_live_resyncs_total', 'Times that all live queries were read again.', stats.resyncs),
+    { name, help, type: 'histogram', aggregator: 'sum', values: lags },
+    ...logMetrics(figures),
+  ];
+}
+
+/** Every thread sees the same backlog. */
+function webhookMetrics({ stats, backlog }: Webhooks): Metric[] {
+  const shared = (name: string, help: string, value: number): Metric => ({
+    ...gauge(name, help, value),
+    aggregator: 'max',
+  });
+  return [
+    shared('lateral_webhook_changes', 'Changes that are not deliveries yet.', backlog.changes),
+    shared('lateral_webhook_pending', 'Deliveries that are not finished.', backlog.pending),
+    shared('lateral_webhook_dead', 'Deliveries that failed for good and are kept.', backlog.dead),
+    shared('lateral_webhook_incomplete', 'Webhooks that have missed changes.', backlog.incomplete),
+    shared('lateral_webhook_oldest_seconds', 'Age of the oldest change that is not delivered.', backlog.oldest),
+    counter('lateral_webhook_delivered_total', 'Deliveries that a receiver accepted.', stats.delivered),
+    counter('lateral_webhook_failed_total', 'Attempts of deliveries that failed.', stats.failed),
+  ];
+}
+
+function cacheMetrics({ hits, misses, evictions, invalidations, used, entries, lag, pending }: ReadCache): Metric[] {
+  const behind = 'How far answers from memory may be behind the database.';
+  const held =
+    'How long no answer has been kept, because transactions are open that began before changes were reported.';
+  return [
+    counter('lateral_read_cache_hits_total', 'Reads that were answered from memory.', hits),
+    counter('lateral_read_cache_misses_total', 'Reads whose answer was not in memory.', misses),
+    counter('lateral_read_cache_evictions_total', 'Answers that had to leave the memory for others.', evictions),
+    counter('lateral_read_cache_invalidations_total', 'Answers that a commit may have changed.', invalidations),
+    gauge('lateral_read_cache_bytes', 'Memory of the answers that are kept.', used),
+    gauge('lateral_read_cache_entries', 'Answers that are kept.', entries),
+    { ...gauge('lateral_read_cache_lag_seconds', behind, Math.min(lag, MAX_LAG_MS) / 1_000), aggregator: 'max' },
+    { ...gauge('lateral_read_cache_held_back_seconds', held, pending.heldMs / 1_000), aggregator: 'max' },
+  ];
+}
+
+/** Milliseconds: shown if the database was never compared. */
+const MAX_LAG_MS = 86_400_000;
+
+/** Threads read the same log: together they keep as much of it, and are as late, as the last of them. */
+function logMetrics(figures: LogFigures | null): Metric[] {
+  const kept = 'WAL that PostgreSQL keeps for the log streams of live queries.';
+  const lag = 'How long the log stream of live queries is behind the log.';
+  return [
+    { ...gauge('lateral_live_wal_kept_bytes', kept, figures?.walKept ?? 0), aggregator: 'max' },
+    { ...gauge('lateral_live_stream_lag_seconds', lag, (figures?.lagMs ?? 0) / 1_000), aggregator: 'max' },
+    counter(
+      'lateral_live_slots_replaced_total',
+      'Slots of log streams that were replaced.',
+      figures?.replacements ?? 0,
+    ),
+  ];
+}
+
+function labelled(type: 'counter' | 'gauge', name: string, help: string, values: readonly Value[]): Metric {
+  return { name, help, type, aggregator: 'sum', values };
+}
+
+function counter(name: string, help: string, value: number): Metric {
+  return labelled('counter', name, help, [{ labels: {}, value }]);
+}
+
+function gauge(name: string, help: string, value: number): Metric {
+  return labelled('gauge', name, help, [{ labels: {}, value }]);
+}
+
+function byLabel(label: string, numbers: Readonly<Record<string, number>>): Value[] {
+  return Object.entries(numbers).map(([name, value]) => ({ labels: { [label]: name }, value }));
+}
+
+interface Histogram {
+  readonly bounds: readonly number[];
+  readonly buckets: Float64Array;
+  readonly sum: number;
+}
+
+/** Prometheus expects each bucket to include those below it. */
+function histogramValues(name: string, { bounds, buckets, sum }: Histogram, labels: Value['labels']): Value[] {
+  let count = 0;
+  const values = [...buckets].map((number, position): Value => {
+    count += number;
+    return { metricName: `${name}_bucket`, labels: { le: bounds[position] ?? '+Inf', ...labels }, value: count };
+  });
+  return [
+    ...values,
+    { metricName: `${name}_sum`, labels, value: sum },
+    { metricName: `${name}_count`, labels, value: count },
+  ];
+}
+
+/**
+ * The processor time of the calling thread: unlike the time that its event loop was busy, it does not grow while other programs use the
+ * processor. Null on systems other than Linux.
+ */
+function threadSeconds(): number | null {
+  try {
+    return Number.parseInt(readFileSync('/proc/thread-self/schedstat', 'utf8'), 10) / 1e9;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,471 @@
+/**
+ * /server: whether the service runs, is ready and healthy, what it is, the statements that took the most time (/server/shapes), and its API
+ * for tools as an OpenAPI document and as a GraphQL schema, as far as the caller may see it (/server/specs). The admin listener answers
+ * questions about its state without a token.
+ */
+import { build } from 'fast-json-stringify';
+import { LRUCache } from 'lru-cache';
+import { forbidden, invalidQuery, routeNotFound, ServiceError } from '../../../base/errors.js';
+import { parseOwnJson } from '../../../base/narrow.js';
+import { packageVersion } from '../../../base/package-files.js';
+import { within } from '../../../base/time-limit.js';
+import { runInSlices, writeJsonInSlices } from '../../../base/time-slices.js';
+import type { Operations } from '../../../compiler/graphql/operations.js';
+import { describeSchema } from '../../../compiler/graphql/schema.js';
+import type { RootScope } from '../../../compiler/graphql/schema-access.js';
+import { DIRECTUS_VERSION } from '../../../features/directus/compatibility.js';
+import { describeApi } from '../../../features/openapi/document.js';
+import { explainGeneric } from '../../../speed/plan-choices/generic-plan.js';
+import { schemaAccessOf } from '../../access/graphql-access.js';
+import type { Identities } from '../../access/identities.js';
+import type { Identity } from '../../access/identity.js';
+import type { Policies } from '../../access/policies.js';
+import { addReports, digestOf, p99, type ShapeReport, type ShapeStats } from '../../batching/shape-stats.js';
+import type { Config } from '../../config/config.js';
+import type { AdminAnswers } from '../../http/admin-server.js';
+import type { Exchange } from '../../http/exchange.js';
+import { jsonText, type Reply } from '../../http/reply.js';
+import type { Mirror } from '../../postgres/catalog/watch.js';
+import { HEALTH_TIMEOUT_MS, type Health, type Readiness } from '../../postgres/health.js';
+import type { Database } from '../../postgres/pools/database.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, route } from '../action.js';
+import {
+  BOOLEAN,
+  either,
+  file,
+  INTEGER,
+  list,
+  object,
+  ok,
+  oneOf,
+  orNull,
+  queryParameter,
+  RECORD,
+  STRING,
+  TEXT,
+} from '../openapi/json-schema.js';
+import { type Gather, metricsReply } from './metrics.js';
+
+interface ServerServices {
+  readonly config: Config;
+  readonly identities: Identities;
+  readonly database: Database;
+  /** The health of all threads. */
+  readonly health: () => Promise<Health>;
+  readonly readiness: Readiness;
+}
+
+const LIMIT = either({ const: false }, object({ points: INTEGER, duration: INTEGER }));
+
+const INFO = object({
+  project: object({
+    project_name: STRING,
+    project_descriptor: orNull(STRING),
+    project_color: STRING,
+    default_language: STRING,
+    public_note: orNull(STRING),
+    public_registration: BOOLEAN,
+    public_registration_verify_email: BOOLEAN,
+  }),
+  version: STRING,
+  rateLimit: LIMIT,
+  rateLimitGlobal: LIMIT,
+  queryLimit: object({ default: INTEGER, max: INTEGER }),
+});
+
+const HEALTH = object(
+  {
+    status: oneOf('ok', 'degraded', 'warn', 'error'),
+    releaseId: STRING,
+    serviceId: STRING,
+    checks: { type: 'object', additionalProperties: list(RECORD) },
+  },
+  ['status'],
+);
+
+export function serverRoutes(services: ServerServices): ApiRoute[] {
+  const action = actionRoutes(services);
+  return [
+    action('GET /server/ping', () => ({ data: pong.body }), {
+      summary: 'Whether the service is running',
+      answers: [TEXT],
+      graphql: { name: 'server_ping', type: 'String' },
+      reply: () => pong,
+    }),
+    route('GET /server/ready', async () => readyReply(await services.readiness.isReady()), {
+      summary: 'Whether the service is ready for requests',
+      answers: [TEXT],
+    }),
+    action('GET /server/health', health, {
+      summary: 'Health of the service',
+      answers: [file(['application/health+json'], HEALTH)],
+      graphql: { name: 'server_health' },
+      reply: ({ data }) => healthResponse(data as HealthBody),
+    }),
+    action('GET /server/info', info, {
+      summary: 'Information about the service',
+      allow: 'identified',
+      data: INFO,
+      graphql: { name: 'server_info', type: 'server_info' },
+    }),
+  ];
+}
+
+export const pong: Reply = { status: 200, type: 'text/plain; charset=utf-8', body: 'pong', isConstant: true };
+
+/** The headers of every 503. */
+const RETRY_SOON = { 'Retry-After': '1' };
+
+/** For load balancers: without a token, and with no more than whether to send requests. */
+function readyReply(ready: boolean): Reply {
+  const { type } = pong;
+  return ready ? { status: 200, type, body: 'ready' } : { status: 503, type, body: 'not ready', headers: RETRY_SOON };
+}
+
+const check = {
+  type: 'object',
+  properties: {
+    status: { type: 'string' },
+    componentType: { type: 'string' },
+    componentId: { type: 'string' },
+    observedValue: { type: 'number' },
+    observedUnit: { type: 'string' },
+    output: { type: 'string' },
+  },
+} as const;
+
+const healthBody = build({
+  type: 'object',
+  properties: {
+    status: { type: 'string' },
+    releaseId: { type: 'string' },
+    serviceId: { type: 'string' },
+    checks: { type: 'object', additionalProperties: { type: 'array', items: check } },
+  },
+});
+
+/** Administrators see all checks and other users the status. The public is refused. */
+async function health({ client }: ActionRequest, services: ServerServices): Promise<ActionResult> {
+  const identify = async (): Promise<Identity> => services.identities.identify(client);
+  const identity = await within(identify(), HEALTH_TIMEOUT_MS).catch((error: unknown) => {
+    if (error instanceof ServiceError && error.status < 500) throw error;
+    return services.identities.remembered(client);
+  });
+  // Only the database can identify a new caller: if it does not answer, the status is all there is to say.
+  if (identity === null) return { data: healthBodyOf({ status: 'error', checks: {} }, false) };
+  if (identity.user === null) throw forbidden();
+  return { data: healthBodyOf(await services.health(), identity.administrator) };
+}
+
+type HealthBody = Pick<Health, 'status'> & Partial<Health>;
+
+function healthBodyOf({ status, checks }: Health, detailed: boolean): HealthBody {
+  return detailed ? { status, ...{ releaseId: packageVersion, serviceId: 'lateral' }, checks } : { status };
+}
+
+function healthResponse(body: HealthBody): Reply {
+  return {
+    status: body.status === 'error' ? 503 : 200,
+    type: 'application/health+json; charset=utf-8',
+    body: healthBody(body),
+    ...(body.status === 'error' ? { headers: RETRY_SOON } : {}),
+  };
+}
+
+async function info({ caller }: ActionRequest<Identity>, services: ServerServices): Promise<ActionResult> {
+  const { config, database } = services;
+  const [project] = await database.rows<Record<string, unknown>>(
+    `select project_name, project_descriptor, project_color, default_language, public_note,
+       public_registration, public_registration_verify_email
+     from service_settings`,
+  );
+  const shared = { project: project ?? {} };
+  const data =
+    caller.user === null
+      ? shared
+      : {
+          ...shared,
+          ...(config.DIRECTUS_COMPATIBILITY
+            ? { version: DIRECTUS_VERSION, lateral: packageVersion }
+            : { version: packageVersion }),
+          rateLimit: config.RATE_LIMITER_ENABLED && {
+            points: config.RATE_LIMITER_POINTS,
+            duration: config.RATE_LIMITER_DURATION,
+          },
+          rateLimitGlobal: config.RATE_LIMITER_GLOBAL_ENABLED && {
+            points: config.RATE_LIMITER_GLOBAL_POINTS,
+            duration: config.RATE_LIMITER_GLOBAL_DURATION,
+          },
+          websocket: config.WEBSOCKETS_ENABLED && websocketInfo(config),
+          queryLimit: { default: config.QUERY_LIMIT_DEFAULT, max: config.QUERY_LIMIT_MAX ?? -1 },
+        };
+  return { data };
+}
+
+/** As clients of Directus expect it, in seconds. */
+function websocketInfo(config: Config): unknown {
+  const { WEBSOCKETS_REST_AUTH, WEBSOCKETS_GRAPHQL_AUTH, WEBSOCKETS_HEARTBEAT_PERIOD: period } = config;
+  return {
+    rest: { authentication: WEBSOCKETS_REST_AUTH, path: '/websocket' },
+    graphql: { authentication: WEBSOCKETS_GRAPHQL_AUTH, path: '/graphql' },
+    heartbeat: period > 0 && period / 1_000,
+  };
+}
+
+interface AdminServices {
+  /** Whether metrics are counted. */
+  readonly metrics: boolean;
+  readonly health: () => Promise<Health>;
+  readonly gather: Gather;
+  readonly readiness: Readiness;
+  /** Whether all that a start has to do is done. */
+  readonly hasStarted: () => boolean;
+}
+
+export function adminAnswers({ metrics, health, gather, readiness, hasStarted }: AdminServices): AdminAnswers {
+  const ready = async (): Promise<Reply> => readyReply(await readiness.isReady());
+  const answers: AdminAnswers = {
+    ping: async () => (hasStarted() ? pong : readyReply(false)),
+    ready,
+    health: async () => healthResponse(healthBodyOf(await health(), true)),
+    ...(metrics ? { metrics: () => metricsReply(gather) } : {}),
+  };
+  const paths = Object.entries(answers).flatMap(([name, answer]) => [
+    [`/${name}`, answer] as const,
+    [`/server/${name}`, answer] as const,
+  ]);
+  // For checks that name no path.
+  return { '/': ready, ...Object.fromEntries(paths) };
+}
+
+interface ShapesServices {
+  readonly identities: Identities;
+  readonly database: Database;
+  /** The statistics of all threads. */
+  readonly shapes: () => Promise<readonly ShapeReport[]>;
+  readonly shapeStats: ShapeStats;
+}
+
+/** Times are milliseconds. The digest of the text is the attribute lateral.shape of traces. */
+const SHAPE = {
+  id: STRING,
+  digest: STRING,
+  text: STRING,
+  plan: oneOf('generic', 'custom', 'fenced'),
+  calls: INTEGER,
+  statements: INTEGER,
+  failed: INTEGER,
+  hits: INTEGER,
+  total: { type: 'number' },
+  mean: { type: 'number' },
+  p99: { type: 'number' },
+  max: { type: 'number' },
+  rows: orNull({ type: 'number' }),
+  budget: orNull({ type: 'number' }),
+  exceeded: BOOLEAN,
+};
+
+export function shapesRoutes(services: ShapesServices): ApiRoute[] {
+  const action = actionRoutes(services);
+  return [
+    action('GET /server/shapes', listShapes, {
+      summary: 'The statements with the largest total time in the last five minutes',
+      allow: 'administrators',
+      parameters: [queryParameter('limit', INTEGER, 'Maximum number, at most 1,000; 20 by default.')],
+      data: list(object(SHAPE)),
+      graphql: { name: 'server_shapes' },
+    }),
+    action('GET /server/shapes/:id', show, {
+      summary: 'One of these statements, with its plan',
+      allow: 'administrators',
+      data: object({ ...SHAPE, explain: list(RECORD) }),
+      graphql: { name: 'server_shapes_by_id' },
+    }),
+  ];
+}
+
+const DEFAULT_LIMIT = 20;
+const MAX_LIMIT = 1_000;
+
+async function listShapes({ queryString }: ActionRequest, services: ShapesServices): Promise<ActionResult> {
+  const limit = readLimit(queryString);
+  const shapes = (await merged(services))
+    .map((report) => describe(report, services))
+    .sort((one, other) => other.total - one.total);
+  return { data: shapes.slice(0, limit), secret: true };
+}
+
+/** With its generic plan. */
+async function show({ parameters }: ActionRequest, services: ShapesServices): Promise<ActionResult> {
+  const [id] = parameters;
+  const report = (await merged(services)).find((each) => idOf(each) === id);
+  if (!report) throw forbidden(`No statement of the last minutes has the id "${id}"`);
+  const { text, parameters: length } = report;
+  const plan = await explainGeneric(services.database, { text, parameters: { length } });
+  return { data: { ...describe(report, services), explain: [{ Plan: plan }] }, secret: true };
+}
+
+function readLimit(queryString: string): number {
+  const limitText = new URLSearchParams(queryString).get('limit') ?? String(DEFAULT_LIMIT);
+  const limit = /^\d{1,9}$/.test(limitText) ? Number(limitText) : 0;
+  if (limit < 1 || limit > MAX_LIMIT) throw invalidQuery(`"limit" must be a whole number from 1 to ${MAX_LIMIT}`);
+  return limit;
+}
+
+/** Adds the statistics that several threads have of the same statement. */
+async function merged({ shapes }: Pick<ShapesServices, 'shapes'>): Promise<ShapeReport[]> {
+  const byStatement = new Map<string, ShapeReport>();
+  for (const report of await shapes()) {
+    const name = `${report.plan} ${report.text}`;
+    const cached = byStatement.get(name);
+    byStatement.set(name, cached ? addReports(cached, report) : report);
+  }
+  return [...byStatement.values()];
+}
+
+function idOf({ plan, text }: ShapeReport): string {
+  return digestOf(`${plan} ${text}`);
+}
+
+/** The digest of the statement with this id, or null if none of the last minutes has it. */
+export async function digestOfShape(id: string, services: Pick<ShapesServices, 'shapes'>): Promise<string | null> {
+  const report = (await merged(services)).find((each) => idOf(each) === id);
+  return report ? digestOf(report.text) : null;
+}
+
+function describe(report: ShapeReport, { shapeStats }: ShapesServices) {
+  const { text, plan, calls, statements, failed, hits, totalMs, maxMs, samples, sampledRows } = report;
+  const budget = shapeStats.budgets.get(digestOf(text))?.p99 ?? null;
+  return {
+    id: idOf(report),
+    digest: digestOf(text),
+    text,
+    plan,
+    calls,
+    statements,
+    failed,
+    // Requests that were answered from memory; `calls` does not count them.
+    hits,
+    total: rounded(totalMs),
+    mean: rounded(statements === 0 ? 0 : totalMs / statements),
+    p99: rounded(p99(report)),
+    max: rounded(maxMs),
+    // Rows per answer on average.
+    rows: samples === 0 ? null : Math.round((sampledRows / samples) * 10) / 10,
+    budget,
+    exceeded: budget !== null && p99(report) > budget,
+  };
+}
+
+function rounded(ms: number): number {
+  return Math.round(ms * 1_000) / 1_000;
+}
+
+interface SpecsServices {
+  readonly identities: Identities;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  readonly operations: () => Operations;
+  /** Whether callers may read the GraphQL schema. */
+  readonly introspection: boolean;
+  readonly routes: () => readonly ApiRoute[];
+  readonly publicUrl: () => string;
+  /** The media type of a GraphQL schema. */
+  readonly sdlType: string;
+}
+
+export function specsRoutes(services: SpecsServices): ApiRoute[] {
+  const action = actionRoutes(services);
+  const texts = new SpecTexts();
+  const reply = (result: ActionResult): Reply => textReply(result, services.sdlType);
+  const schema = (request: ActionRequest): Promise<ActionResult> => schemaText(request, services, texts);
+  const openApi = ({ client }: Pick<ActionRequest, 'client'>): Promise<string> => openApiText(client, services, texts);
+  return [
+    {
+      ...action('GET /server/specs/oas', async (request) => ({ data: parseOwnJson<unknown>(await openApi(request)) }), {
+        summary: 'This document',
+        answers: [ok(RECORD)],
+        graphql: { name: 'server_specs_oas' },
+      }),
+      handle: async (client) => jsonText(await openApi({ client })),
+    },
+    action('GET /server/specs/graphql', schema, { summary: 'The GraphQL schema of the items', answers: [TEXT], reply }),
+    action('GET /server/specs/graphql/:scope', schema, {
+      summary: 'A GraphQL schema: items or system',
+      answers: [TEXT],
+      graphql: { name: 'server_specs_graphql', type: 'String' },
+      reply,
+    }),
+  ];
+}
+
+/** Paths and schemas are three levels deep. */
+const DEPTH = 3;
+
+async function openApiText(client: Exchange, services: SpecsServices, texts: SpecTexts): Promise<string> {
+  const { readable, key, model } = await sight(client, services);
+  const url = services.publicUrl();
+  return texts.get(model.version, `oas ${url} ${key}`, async () =>
+    writeJsonInSlices(await runInSlices(describeApi(services.routes(), readable, url)), DEPTH),
+  );
+}
+
+async function schemaText(
+  { client, parameters }: ActionRequest,
+  services: SpecsServices,
+  texts: SpecTexts,
+): Promise<ActionResult> {
+  const [scope = 'items'] = parameters;
+  if (!isScope(scope)) throw routeNotFound(`/server/specs/graphql/${scope}`);
+  if (!services.introspection) throw forbidden();
+  const seen = await sight(client, services);
+  const data = await texts.get(seen.model.version, `${scope} ${seen.key}`, () =>
+    describeSchema(services.operations().schemas.get(seen, scope)),
+  );
+  const headers = { 'Content-Disposition': `attachment; filename="${scope}.graphql"` };
+  return { data, headers };
+}
+
+function textReply({ data, headers = {} }: ActionResult, type: string): Reply {
+  return { status: 200, type: `${type}; charset=utf-8`, body: String(data), headers };
+}
+
+function isScope(name: string): name is RootScope {
+  return name === 'items' || name === 'system';
+}
+
+async function sight(exchange: Exchange, { identities, policies, mirror }: SpecsServices) {
+  const identity: Identity = await identities.identify(exchange);
+  return schemaAccessOf(policies.accessOf(identity), mirror.model);
+}
+
+/** Characters: a document of 3,000 tables has twenty million. */
+const CAPACITY = 64 * 1024 * 1024;
+
+class SpecTexts {
+  readonly #known = new LRUCache<string, string>({ maxSize: CAPACITY, sizeCalculation: ({ length }) => length + 1 });
+  readonly #underway = new Map<string, Promise<string>>();
+  #version = 0;
+
+  /** `version` is that of the model; `write` makes the text. */
+  async get(version: number, key: string, write: () => Promise<string>): Promise<string> {
+    if (version !== this.#version) {
+      this.#known.clear();
+      this.#underway.clear();
+      this.#version = version;
+    }
+    const known = this.#known.get(key);
+    if (known !== undefined) return known;
+    const waiting = this.#underway.get(key);
+    if (waiting) return waiting;
+    const writing = write();
+    this.#underway.set(key, writing);
+    try {
+      const text = await writing;
+      if (version === this.#version) this.#known.set(key, text);
+      return text;
+    } finally {
+      if (this.#underway.get(key) === writing) this.#underway.delete(key);
+    }
+  }
+}

@@ -1,0 +1,61 @@
+/** Users, roles, policies and other tables of the service, which are read and written like any other collection. */
+
+import { SYSTEM_RESOURCES } from '../../compiler/model/system-resources.js';
+import { UrlCache } from '../../compiler/request/parse-cache.js';
+import { filesRoutes } from '../../features/files/file-routes.js';
+import type { FilesServices } from '../../features/files/file-rows.js';
+import { withNewSecrets } from '../../features/webhooks/webhook-routes.js';
+import type { Exchange } from '../http/exchange.js';
+import type { Handler, Route } from '../http/router.js';
+import type { Database } from '../postgres/pools/database.js';
+import { type ItemPath, type ItemsServices, writeItems } from './items/item-writes.js';
+import { readItems, readRoutes, resourceRoutes } from './items/items.js';
+
+export function systemRoutes(services: FilesServices & { readonly database: Database }): Route[] {
+  return [
+    ...SYSTEM_RESOURCES.flatMap(({ name, kind }) => {
+      if (kind === 'single') return singletonRoutes(name, services);
+      if (kind === 'read') return readRoutes(`/${name}`, services, placeIn(name));
+      if (name === 'functions') return functionRowRoutes(services);
+      if (name === 'files') return filesRoutes(services);
+      if (name === 'webhooks')
+        return withNewSecrets(resourceRoutes('/webhooks', services, placeIn(name)), services.database);
+      return resourceRoutes(`/${name}`, services, placeIn(name));
+    }),
+  ];
+}
+
+/** A row exposes a function in the model, so the model is reloaded before the change is answered. */
+function functionRowRoutes(services: FilesServices): Route[] {
+  return resourceRoutes('/functions', services, placeIn('functions')).map((route) =>
+    route.method === 'GET' || route.method === 'SEARCH' ? route : { ...route, handle: thenRefresh(route, services) },
+  );
+}
+
+function thenRefresh({ handle }: Route, { mirror }: FilesServices): Handler {
+  return async (exchange) => {
+    const reply = await handle(exchange);
+    await mirror.refresh(true);
+    return reply;
+  };
+}
+
+function placeIn(name: string): (exchange: Exchange) => ItemPath {
+  const collection = `service_${name}`;
+  return ({ parameters: [key = null] }) => ({ collection, key });
+}
+
+/** One item, without a key. */
+function singletonRoutes(name: string, services: ItemsServices): Route[] {
+  const [urls, written] = [new UrlCache(), new UrlCache()];
+  const location: ItemPath = { collection: `service_${name}`, key: null };
+  return [
+    { method: 'GET', path: `/${name}`, handle: (exchange) => readItems(exchange, services, urls, location) },
+    {
+      method: 'PATCH',
+      path: `/${name}`,
+      handle: (exchange) => writeItems(exchange, services, written, location),
+      isConditional: true,
+    },
+  ];
+}

@@ -1,0 +1,601 @@
+/**
+ * Runs reads. A shape is planned, compiled and checked with PostgreSQL's grammar once; from then on a request of that shape
+ * only binds its values. Statements belong to the model they were compiled for.
+ */
+import { LRUCache } from 'lru-cache';
+import { invalidQuery, ServiceError } from '../../../base/errors.js';
+import { parseOwnJson } from '../../../base/narrow.js';
+import type { Observer } from '../../../base/observe.js';
+import { fromDatabase } from '../../../base/sqlstate.js';
+import { runSteps, type Steps } from '../../../base/time-slices.js';
+import {
+  candidateStatement,
+  type IndexCandidate,
+  indexCandidates,
+} from '../../../compiler/compile/index-candidates.js';
+import type { Collection } from '../../../compiler/model/model.js';
+import type { Access } from '../../../compiler/plan/access.js';
+import type { PlanLimits } from '../../../compiler/plan/read.js';
+import type { Parsed } from '../../../compiler/request/ast.js';
+import { bind } from '../../../compiler/sql/parameter.js';
+import type { Extensions } from '../../../features/extensions/extensions.js';
+import { ConditionalReads } from '../../../features/extensions/read-conditions.js';
+import { ReadBatcher } from '../../../speed/batching/read-batcher.js';
+import {
+  PromiseListener,
+  planKindOf,
+  type ReadListener,
+  RecoveringListener,
+  type Shape,
+} from '../../../speed/batching/shape-queue.js';
+import { ComparingListener, KeepingListener, type ReadCache } from '../../../speed/cache/read-cache.js';
+import type { ExplainedPlan } from '../../../speed/plan-choices/generic-plan.js';
+import { PlanChoices, type UnevenShape } from '../../../speed/plan-choices/plan-choices.js';
+import { mayLieInReplica, ReplicaReads } from '../../../speed/replicas/replica-reads.js';
+import type { Replicas } from '../../../speed/replicas/replicas.js';
+import type { CallerSettings, DatabaseCaller } from '../../access/database-caller.js';
+import type { Identity } from '../../access/identity.js';
+import type { Policies } from '../../access/policies.js';
+import type { PlanKind, ShapeStats } from '../../batching/shape-stats.js';
+import type { Mirror } from '../../postgres/catalog/watch.js';
+import type { Database } from '../../postgres/pools/database.js';
+import { streamRows } from '../../postgres/pools/row-stream.js';
+import type { Session } from '../../postgres/pools/sessions.js';
+import type { ResponseMemory } from '../../postgres/wire/response-memory.js';
+import type { BoundStatement } from '../../postgres/wire/wire-query.js';
+import { type BilledCaller, billWriter, type CallerBudgetLimits, CallerBudgets } from '../caller-budget.js';
+import { settingsFor } from '../caller-scope.js';
+import { consistencyOf, type ReadNeed, type SessionConsistency } from '../consistency.js';
+import { refusedRead } from '../distributed.js';
+import { retry } from '../retry.js';
+import { NO_CLIENT, type RequestClient, type RequestOrigin } from '../stages.js';
+import { StatementCache, type StatementCacheLimits } from '../statement-cache.js';
+import type { Writer } from '../writer.js';
+import { type CompiledRead, compileShape, type ReadQuery, type SelectionPurpose } from './compiled-read.js';
+import { DatabaseRefusals } from './database-refusals.js';
+import { refusedInQuery, sentOrNamed } from './refused-values.js';
+
+/** A parsed read with the statement of its shape: only its values remain to be bound. */
+export interface PreparedRead<Query extends ReadQuery = ReadQuery> {
+  readonly query: Query;
+  readonly compiled: CompiledRead;
+  readonly caller: Identity;
+  /** The position that a replica needs to serve the read. Without one the primary serves it. */
+  readonly need?: ReadNeed | null;
+  /** The caller as the database knows it, if the permissions of another one apply. */
+  readonly inDatabase?: Identity;
+  /** The request that it belongs to, for the settings of the caller. */
+  readonly origin?: RequestOrigin;
+  /** The request may be answered from memory: the client, whose address distinguishes callers without an account. */
+  readonly fromMemory?: { readonly address: string } | null;
+}
+
+interface ReadLimits extends PlanLimits, StatementCacheLimits {
+  readonly callerBudget: CallerBudgetLimits;
+  /** The planner's estimate; null for no limit. */
+  readonly cost: number | null;
+  /** Milliseconds a batch of a stream may take; 0 for no limit. */
+  readonly batchTimeout: number;
+  /** Milliseconds between polls of table statistics; 0 for none. */
+  readonly statisticsInterval: number;
+  readonly raisedStatuses: boolean;
+  /** Whether reads of one shape may travel together. */
+  readonly batching: boolean;
+}
+
+export interface Explanation {
+  readonly sql: string;
+  readonly parameters: readonly (string | null)[];
+  /** How the read itself is planned: the plan below is made for its values. */
+  readonly plan_kind: PlanKind;
+  /** Whether the answer is kept in memory, and if not, why. Absent if no reads are served from memory. */
+  readonly cache?: { readonly kept: boolean; readonly reason: string | null };
+  /** Indexes that could serve the request. If an entry has several indexes, the read needs all of them. */
+  readonly indexes: readonly (readonly ProposedIndex[])[];
+  readonly plan: readonly [ExplainedPlan] | undefined;
+}
+
+interface ProposedIndex extends Pick<IndexCandidate, 'kind' | 'schema' | 'table' | 'extension'> {
+  /** The columns that it is for. */
+  readonly columns: readonly string[];
+  readonly statement: string;
+}
+
+export interface ChosenShape {
+  readonly shape: Shape;
+  readonly values: readonly (string | null)[];
+}
+
+interface CompileOptions {
+  /** The write that the items are selected for. */
+  readonly selectedFor?: SelectionPurpose | null;
+  /** The caller whose budget pays for a new shape, or null if none pays. */
+  readonly billed?: BilledCaller | null;
+  readonly client?: RequestClient;
+}
+
+interface ReadServices {
+  readonly database: Database;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  /** The callers as the database learns them, or null with DATABASE_CALLER=service. */
+  readonly callers: DatabaseCaller | null;
+  /** Null without replicas. */
+  readonly replicas: Replicas | null;
+  readonly consistency: SessionConsistency | null;
+  /** Answers in memory, or null with READ_CACHE_SIZE=0. */
+  readonly cache: ReadCache | null;
+  readonly shapeStats: ShapeStats;
+  /** The extensions, or null if there are none. */
+  readonly extensions: Extensions | null;
+}
+
+export class Reads {
+  readonly #statements: StatementCache<CompiledRead>;
+  readonly batcher: ReadBatcher;
+  /** The times of the statements of each shape, including writes. */
+  readonly shapeStats: ShapeStats;
+  readonly refusals: DatabaseRefusals;
+  readonly budgets: CallerBudgets;
+  readonly plans: PlanChoices;
+  /** Null without replicas. */
+  readonly replicaReads: ReplicaReads | null;
+  readonly #conditional: ConditionalReads;
+  /** Statements whose cost is acceptable, for all values or for the values listed below. */
+  readonly #affordable = new WeakSet<CompiledRead>();
+  readonly #affordableValues = new WeakMap<CompiledRead, LRUCache<string, true>>();
+
+  constructor(
+    private readonly services: ReadServices,
+    private readonly limits: ReadLimits,
+    observe: Observer,
+  ) {
+    const { database, mirror, replicas } = services;
+    this.shapeStats = services.shapeStats;
+    this.#statements = new StatementCache(mirror, limits, observe);
+    this.refusals = new DatabaseRefusals(observe, limits.raisedStatuses);
+    this.budgets = new CallerBudgets(limits.callerBudget);
+    const batcherOf = ({ readConnections }: Database): ReadBatcher =>
+      new ReadBatcher(readConnections, limits.batching, database.waitTimeout, this.shapeStats);
+    this.batcher = batcherOf(database);
+    database.readQueue = this.batcher;
+    this.replicaReads = replicas && new ReplicaReads(replicas, this.batcher, batcherOf);
+    this.plans = new PlanChoices(database, this.budgets, limits.statisticsInterval);
+    mirror.onChange(() => this.plans.statistics.forget());
+    this.#conditional = new ConditionalReads(services.extensions, mirror, services.policies);
+  }
+
+  /** Whether an extension adds conditions to reads. */
+  get hasReadHooks(): boolean {
+    return this.services.extensions?.has('beforeRead') ?? false;
+  }
+
+  /** The caller with the conditions that extensions add to this read. */
+  async conditioned(query: ReadQuery, caller: Identity, client: RequestOrigin): Promise<Identity> {
+    if (!this.hasReadHooks) return caller;
+    const plain = caller.conditions?.caller ?? caller;
+    const compile = (): CompiledRead | Promise<CompiledRead> => this.#prepare(query, plain, NO_CLIENT);
+    return this.#conditional.conditioned(plain, collectionsOf(query), client, compile);
+  }
+
+  /** The caller with the conditions for all reads that belong to a write of the collection, or of any if it is null. */
+  async conditionedFor(collection: string | null, caller: Identity, client: RequestOrigin): Promise<Identity> {
+    return this.hasReadHooks ? this.#conditional.conditionedFor(caller, collection, client) : caller;
+  }
+
+  /** Whether an extension adds conditions to reads of the collection. */
+  isConditional(collection: Collection): boolean {
+    return (this.services.extensions?.hooks('beforeRead', collection).length ?? 0) > 0;
+  }
+
+  /** The position that a replica needs to serve a request, or null if only the primary may. */
+  needOf(client: RequestClient, caller: Identity): ReadNeed | null | Promise<ReadNeed | null> {
+    const preferred = client.prefer === '' ? null : consistencyOf(client.prefer);
+    if (preferred) client.applied(`consistency=${preferred}`);
+    const { consistency } = this.services;
+    return consistency === null ? null : consistency.needOf(client, caller, preferred ?? 'session');
+  }
+
+  /** Answers in memory, or null if none are kept. */
+  get cache(): ReadCache | null {
+    return this.services.cache;
+  }
+
+  /** Memory for large answers. */
+  get responseMemory(): ResponseMemory {
+    return this.services.database.responseMemory;
+  }
+
+  /** How many shapes are compiled and kept. */
+  get shapes(): number {
+    return this.#statements.size;
+  }
+
+  /** Compiles a new shape within the budget of the caller; a large one waits for its turn. */
+  prepare(query: ReadQuery, caller: Identity, client: RequestClient): CompiledRead | Promise<CompiledRead> {
+    const compiled = this.#prepare(query, caller, client);
+    if (!this.hasReadHooks) return compiled;
+    return compiled instanceof Promise
+      ? compiled.then((done) => this.#conditional.check(done, caller))
+      : this.#conditional.check(compiled, caller);
+  }
+
+  #prepare(query: ReadQuery, caller: Identity, client: RequestClient): CompiledRead | Promise<CompiledRead> {
+    const access = this.services.policies.accessOf(caller);
+    const cached = this.#statements.find(shapeOf(query, access, null));
+    if (cached) return cached;
+    // The caller's permissions, and with them the cached shapes, may have changed by then.
+    return this.budgets.inTurn({ caller, from: client }, query.shape.length, () =>
+      this.#compile(query, caller, null, client),
+    );
+  }
+
+  /** A statement depends on the request's shape and on the caller's permissions, not on the caller. */
+  compile(
+    query: ReadQuery,
+    caller: Identity,
+    { selectedFor = null, billed = null, client = NO_CLIENT }: CompileOptions = {},
+  ): CompiledRead {
+    const cached = this.#statements.find(shapeOf(query, this.services.policies.accessOf(caller), selectedFor));
+    const compiled =
+      cached ?? this.budgets.run(billed, () => runSteps(this.#compile(query, caller, selectedFor, client)));
+    return this.hasReadHooks ? this.#conditional.check(compiled, caller) : compiled;
+  }
+
+  *#compile(
+    query: ReadQuery,
+    caller: Identity,
+    selectedFor: SelectionPurpose | null,
+    client: RequestClient,
+  ): Steps<CompiledRead> {
+    const access = this.services.policies.accessOf(caller);
+    const { model } = this.services.mirror;
+    return yield* this.#statements.get(shapeOf(query, access, selectedFor), model, () =>
+      compileShape(query, { access, selectedFor, model, limits: this.limits, client }),
+    );
+  }
+
+  /** The read-back of a write, or null if the caller may not read the items. */
+  prepareReadBack(query: Parsed, writer: Writer, client: RequestClient): CompiledRead | null {
+    const { caller } = writer;
+    try {
+      return this.compile(query, caller, { billed: billWriter(writer), client });
+    } catch (error) {
+      const hidden = error instanceof ServiceError && error.code === 'FORBIDDEN' && !caller.administrator;
+      if (hidden) return null;
+      throw error;
+    }
+  }
+
+  /** The body of the response; null when there is no such item. */
+  run(read: PreparedRead, client: { readonly aborted: boolean }): Promise<Buffer | null> {
+    return this.#retry(read, (current) => this.#run(current, client));
+  }
+
+  /** The bodies of several reads in one snapshot, and that snapshot. */
+  runTogether(read: PreparedRead, others: readonly PreparedRead[]): Promise<SnapshotResults> {
+    return this.#retry(read, (current) =>
+      readInOneSnapshot(
+        this.services.database,
+        [current, ...others].map((each) => ({ statement: this.bind(each), settings: this.settingsOf(each) })),
+      ),
+    );
+  }
+
+  /** As `run`, but a listener takes the body as it arrives: a warm read needs no promise. */
+  answer(read: PreparedRead, listener: ReadListener): void {
+    const { cache } = this.services;
+    if (cache === null || !cache.mayKeep(read.compiled)) this.#answer(read, listener);
+    else this.#answerBesideMemory(read, listener, cache);
+  }
+
+  #answer(read: PreparedRead, listener: ReadListener): void {
+    if (this.limits.cost === null || this.#affordable.has(read.compiled))
+      this.#send(read, new RecoveringListener(listener, (error) => this.#recover(error, read, listener)));
+    else {
+      // Attempts may be repeated on another server.
+      if (listener instanceof KeepingListener) listener.giveUp();
+      this.#settle(this.run(read, listener), listener);
+    }
+  }
+
+  /** Only answers of the primary are kept: a replica may be behind the changes that were reported. */
+  #answerBesideMemory(read: PreparedRead, listener: ReadListener, cache: ReadCache): void {
+    const { query, compiled, caller, fromMemory } = read;
+    const bound = bind(compiled.statement.parameters, query.values, caller);
+    const digest = this.settingsOf(read)?.digest ?? '';
+    const cacheable = { compiled, values: query.values, caller, bound, digest };
+    if (!fromMemory) {
+      this.#answer(read, new ComparingListener(listener, cache, compiled, () => cache.keyOf(cacheable)));
+      return;
+    }
+    const key = cache.keyOf(cacheable);
+    const kept = cache.find(cacheable, key);
+    const joined = kept ? null : cache.joinable(cacheable, key);
+    if (kept) listener.onKept?.(kept);
+    else if (joined) joined.join(listener);
+    else {
+      const entry = cache.begin(cacheable, key, fromMemory);
+      if (entry === null) this.#answer(read, new ComparingListener(listener, cache, compiled, () => key));
+      else this.#answer({ ...read, need: null }, new KeepingListener(listener, cache, entry));
+    }
+  }
+
+  #run(read: PreparedRead, client: { readonly aborted: boolean }): Promise<Buffer | null> {
+    return new Promise((resolve, reject) => {
+      this.#send(read, new PromiseListener(client, read.caller.user ?? '', resolve, reject));
+    });
+  }
+
+  #send(read: PreparedRead, listener: ReadListener): void {
+    const { query, compiled, caller } = read;
+    const bound = bind(compiled.statement.parameters, query.values, caller);
+    const isReused = this.#statements.isReused(compiled);
+    const shape = isUneven(compiled)
+      ? this.plans.shapeFor(compiled, bound, isReused ? { caller, from: NO_ADDRESS } : null)
+      : compiled;
+    const sent = { shape, parameters: bound, prepare: isReused, settings: this.settingsOf(read) };
+    if (this.replicaReads === null) this.batcher.read(sent, listener);
+    else this.replicaReads.send(sent, needOf(read), compiled.paged, listener);
+  }
+
+  /** The settings that the transaction of the read begins with, or null if it needs none. */
+  settingsOf({ compiled, caller, inDatabase = caller, origin = NO_CLIENT }: PreparedRead): CallerSettings | null {
+    return settingsFor(this.services.callers, compiled.callerScope, inDatabase, origin);
+  }
+
+  /** After a failure that may lie in a schema which changed. */
+  #recover(failure: unknown, read: PreparedRead, listener: ReadListener): void {
+    if (listener instanceof KeepingListener) listener.giveUp();
+    const body = this.#retry(read, (current, attempt) =>
+      attempt === 1 ? Promise.reject(failure) : this.#run(current, listener),
+    );
+    this.#settle(body, listener);
+  }
+
+  #settle(body: Promise<Buffer | null>, listener: ReadListener): void {
+    body.then((cell) => listener.onResult(cell, 1)).catch((error: unknown) => listener.onError(error));
+  }
+
+  /** The statement with its values, for a session that reads inside its transaction. */
+  bind({ query, compiled, caller }: PreparedRead, statement = compiled.statement): BoundStatement {
+    const parameters = bind(statement.parameters, query.values, caller);
+    // One plan for all values may be wrong for these: without a choice between plans it is made for each.
+    const prepare = this.#statements.isReused(compiled) && compiled.uneven === null;
+    return { text: statement.text, parameters, prepare };
+  }
+
+  /** The cell of a read inside the transaction of a write: with the settings of the caller, or as the service if it reads its tables. */
+  cellIn(session: Session, read: PreparedRead, statement = read.compiled.statement): Promise<Buffer | null> {
+    return this.#inSession(session, read, () => cellOf(this.bind(read, statement), session));
+  }
+
+  /** As `cellIn`, but refuses a read whose estimated cost is above MAX_QUERY_COST. */
+  async affordableCellIn(session: Session, read: PreparedRead): Promise<Buffer | null> {
+    const { cost } = this.limits;
+    if (cost !== null && !this.#affordable.has(read.compiled))
+      await this.#checkCost(read, cost, () => this.#inSession(session, read, () => this.#planIn(session, read)));
+    return this.cellIn(session, read);
+  }
+
+  /** Uses the connection of the transaction: waiting for a second one while holding this one could exhaust the pool. */
+  async #planIn(session: Session, read: PreparedRead): Promise<Explanation['plan']> {
+    const { text, parameters } = this.bind(read);
+    return parseOwnJson(String(await session.cell(`explain (format json) ${text}`, parameters, false)));
+  }
+
+  async #inSession<Result>(session: Session, read: PreparedRead, run: () => Promise<Result>): Promise<Result> {
+    if (this.services.callers === null) return run();
+    if (read.compiled.callerScope() === 'system') return session.asService(run);
+    const settings = this.settingsOf(read);
+    return settings === null ? run() : session.asCaller(settings, run);
+  }
+
+  /**
+   * Hands the items to `take`, batch by batch, with the statement they came from; answers that statement. With a separator, a
+   * byte, several items may come as one cell, joined by it.
+   */
+  async stream(
+    read: PreparedRead<Parsed>,
+    onBatch: (cells: readonly Buffer[], compiled: CompiledRead) => Promise<boolean>,
+    reader: { readonly address: string; onAbort(listener: () => void): void },
+    separator: number | null = null,
+  ): Promise<CompiledRead> {
+    let isSent = false;
+    const sendTo = async (database: Database, current: PreparedRead): Promise<CompiledRead> => {
+      const { compiled, caller } = current;
+      const bound = this.bind(current);
+      await streamRows(database, {
+        ...bound,
+        settings: this.settingsOf(current),
+        done: (ms, rows, failed) =>
+          this.shapeStats
+            .of(bound.text, bound.prepare ? 'generic' : 'custom', bound.parameters.length)
+            .addSingle(ms, rows, failed),
+        batchTimeout: this.limits.batchTimeout,
+        joined: separator === null ? null : { separator, apart: compiled.opening ? 1 : 0 },
+        take: (cells) => {
+          isSent = true;
+          return onBatch(cells, compiled);
+        },
+        reader: caller.user ?? reader.address,
+        onAbort: (listener) => reader.onAbort(listener),
+      });
+      return compiled;
+    };
+    const send = (current: PreparedRead): Promise<CompiledRead> => {
+      const toPrimary = (): Promise<CompiledRead> => sendTo(this.services.database, current);
+      if (this.replicaReads === null) return toPrimary();
+      return this.replicaReads.stream(needOf(current), (replica) =>
+        replica === null
+          ? toPrimary()
+          : sendTo(replica.database, current).catch((error: unknown) => {
+              if (isSent || !mayLieInReplica(error, replica)) throw error;
+              return toPrimary();
+            }),
+      );
+    };
+    // An answer that has begun cannot be repeated.
+    return this.#retry(read, send, () => !isSent);
+  }
+
+  /** The shape that a read is sent with once its shape is known well, and its values. */
+  async chosenShape({ query, compiled, caller }: PreparedRead): Promise<ChosenShape> {
+    const values = bind(compiled.statement.parameters, query.values, caller);
+    if (compiled.stream) return { shape: { ...compiled, isUnprepared: true }, values };
+    if (!isUneven(compiled)) return { shape: compiled, values };
+    return { shape: await this.plans.chosenFor(compiled, values, { caller, from: NO_ADDRESS }), values };
+  }
+
+  /** The statement and PostgreSQL's plan for it. With `analyze` the statement is executed. */
+  explain(read: PreparedRead, analyze: boolean): Promise<Explanation> {
+    return this.#retry(read, (current) => this.#explain(current, analyze));
+  }
+
+  async #explain(read: PreparedRead, analyze: boolean): Promise<Explanation> {
+    const { query, compiled, caller } = read;
+    const bound = bind(compiled.statement.parameters, query.values, caller);
+    const shape = isUneven(compiled) ? this.plans.shapeFor(compiled, bound, null) : compiled;
+    const { text } = shape.statement;
+    const explain = analyze ? 'explain (format json, analyze, buffers) ' : 'explain (format json) ';
+    const [row] = await this.services.database.rowsAs<{ 'QUERY PLAN': Explanation['plan'] }>(this.settingsOf(read), {
+      text: explain + text,
+      parameters: bound,
+    });
+    const { cache } = this.services;
+    const reason = cache === null ? null : (conditional(caller) ?? cache.reason(compiled));
+    const kept = cache === null ? {} : { cache: { kept: reason === null, reason } };
+    const indexes = indexCandidates(compiled.plan).map((group) => group.map(proposed));
+    return { sql: text, parameters: bound, plan_kind: planKindOf(shape), ...kept, indexes, plan: row?.['QUERY PLAN'] };
+  }
+
+  #retry<Result>(
+    read: PreparedRead,
+    send: (read: PreparedRead, attempt: number) => Promise<Result>,
+    mayRepeat: () => boolean = () => true,
+  ): Promise<Result> {
+    const { query, caller } = read;
+    let current = read;
+    return retry(
+      this.services.mirror,
+      async (_, attempt) => {
+        if (attempt > 1)
+          current = {
+            ...read,
+            need: null,
+            compiled: this.compile(query, caller, { selectedFor: read.compiled.selectedFor }),
+          };
+        const { cost } = this.limits;
+        if (cost !== null && !this.#affordable.has(current.compiled))
+          await this.#checkCost(current, cost, async () => (await this.#explain(current, false)).plan);
+        return send(current, attempt);
+      },
+      {
+        asError: (error) => {
+          const { parameters } = current.compiled.statement;
+          const { model } = this.services.mirror;
+          const visible = this.services.policies.accessOf(caller)?.view(model) ?? model;
+          const refused = refusedRead(error, collectionsOf(query), visible);
+          const mapped =
+            refused ??
+            fromDatabase(sentOrNamed(error, parameters), useOf(current.compiled), (failure) =>
+              refusedInQuery(failure, parameters, query.values),
+            );
+          return this.refusals.to(caller, mapped);
+        },
+        version: () => current.compiled.version,
+        mayRepeat,
+        afterTermination: true,
+        recovers: (error) => this.services.database.recovers(error),
+      },
+    );
+  }
+
+  /** By the plan for the values of the request: what one of them costs says nothing of the others. */
+  async #checkCost(read: PreparedRead, limit: number, explain: () => Promise<Explanation['plan']>): Promise<void> {
+    const { compiled, query, caller } = read;
+    const settings = this.settingsOf(read);
+    // The policies of row-level security are part of the plan, and may be others for another caller.
+    const isOneForAll = compiled.uneven === null && settings === null;
+    const cached = this.#affordableValues.get(compiled) ?? new LRUCache<string, true>({ max: MAX_AFFORDABLE_VALUES });
+    const bound = bind(compiled.statement.parameters, query.values, caller);
+    const values = JSON.stringify([settings?.digest, ...bound]);
+    if (!isOneForAll && cached.has(values)) return;
+    const plan = await explain();
+    const cost = plan?.[0].Plan['Total Cost'] ?? 0;
+    if (cost > limit) {
+      // The estimate counts all rows, also those that a rule hides.
+      const figure = caller.administrator ? `${Math.round(cost)}, ` : '';
+      const exceeded = { option: 'MAX_QUERY_COST', limit };
+      throw invalidQuery(`The estimated cost of the query is ${figure}above the limit of ${limit}`, exceeded);
+    }
+    if (isOneForAll) this.#affordable.add(compiled);
+    else this.#affordableValues.set(compiled, cached.set(values, true));
+  }
+}
+
+function proposed(candidate: IndexCandidate): ProposedIndex {
+  const { kind, schema, table, extension, names: columns } = candidate;
+  return { kind, schema, table, extension, columns, statement: candidateStatement(candidate) };
+}
+
+/** Callers without an account share a budget for background work. */
+const NO_ADDRESS = { address: '' };
+
+/** For one shape. */
+const MAX_AFFORDABLE_VALUES = 1_000;
+
+function shapeOf({ shape }: ReadQuery, access: Access | null, selectedFor: SelectionPurpose | null): string {
+  return access || selectedFor ? `${access?.key ?? ''} ${selectedFor ?? ''}${shape}` : shape;
+}
+
+function collectionsOf({ request }: ReadQuery): string[] {
+  if (request.kind === 'read') return [request.collection];
+  return request.parts.flatMap((part) => (part.kind === 'read' ? [part.request.collection] : []));
+}
+
+function needOf({ need, compiled }: PreparedRead): ReadNeed | null {
+  return compiled.primaryOnly ? null : (need ?? null);
+}
+
+/** A value that does not fit its type is 403 if it is the key, and 400 otherwise. With several values, the wrong one is unknown, so it is 400. */
+function useOf({ result, statement }: CompiledRead): 'key' | 'query' {
+  return result === 'item' && statement.parameters.length === 1 ? 'key' : 'query';
+}
+
+function isUneven(compiled: CompiledRead): compiled is CompiledRead & UnevenShape {
+  return compiled.uneven !== null;
+}
+
+/** Results that were read in one database snapshot. */
+interface SnapshotResults {
+  readonly bodies: readonly (Buffer | null)[];
+  /** In the text format of `pg_current_snapshot()`. */
+  readonly snapshot: string;
+}
+
+function readInOneSnapshot(
+  database: Database,
+  reads: readonly { readonly statement: BoundStatement; readonly settings: CallerSettings | null }[],
+): Promise<SnapshotResults> {
+  return database.transaction(async (session) => {
+    const snapshot = String(await session.cell('select pg_current_snapshot()::text', []));
+    const bodies: (Buffer | null)[] = [];
+    for (const { statement, settings } of reads) {
+      await session.become(settings);
+      bodies.push(await cellOf(statement, session));
+    }
+    return { bodies, snapshot };
+  }, 'begin isolation level repeatable read, read only');
+}
+
+/** The only cell of the statement's result, or null if it has no row. */
+export function cellOf({ text, parameters, prepare }: BoundStatement, session: Session): Promise<Buffer | null> {
+  return session.cell(text, parameters, prepare);
+}
+
+/** Why no answer of the caller is kept in memory, as far as extensions add conditions to the read. */
+function conditional({ conditions }: Identity): string | null {
+  const [first] = conditions?.filters.keys() ?? [];
+  return first === undefined ? null : `an extension may add conditions to reads of "${first}" (beforeRead)`;
+}

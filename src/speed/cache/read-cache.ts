@@ -1,0 +1,559 @@
+/**
+ * Reads from memory. An answer is kept until a transaction commits that may change it: the stream of changes drops it then. While the
+ * stream is not known to be up to date, every read goes to PostgreSQL. In doubt an answer is not kept. See docs/decisions/read-cache.md.
+ */
+import { createHash } from 'node:crypto';
+import { performance } from 'node:perf_hooks';
+import type { Values } from '../../compiler/sql/parameter.js';
+import { callerName, type Identity } from '../../server/access/identity.js';
+import type { ShapeRecord, ShapeStats } from '../../server/batching/shape-stats.js';
+import type { Source } from '../../server/changes/publication.js';
+import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
+import { isReached, type LogPosition, NO_POSITION } from '../../server/postgres/pools/sessions.js';
+import type { LoggedTable } from '../../server/postgres/wire/pgoutput.js';
+import type { KeptAnswer, KeptMemory, ReadListener } from '../batching/shape-queue.js';
+import { CacheSpace, groupOf, type Kept } from './cache-space.js';
+import { type CallerWrites, hashOf } from './caller-writes.js';
+import { dependenciesOf, mayHideRows, probeKey } from './dependencies.js';
+import { DependencyIndex, type Dependent, DependentShape, type TableChanges } from './dependency-index.js';
+import { PendingCommits } from './pending-commits.js';
+import { SeenReads } from './seen-reads.js';
+
+/** A read with everything that its answer depends on. */
+export interface CacheableRead {
+  readonly compiled: CompiledRead;
+  readonly values: Values;
+  readonly caller: Identity;
+  /** The values of the statement. */
+  readonly bound: readonly (string | null)[];
+  /** The digest of the caller's settings in the database, or '' without DATABASE_CALLER. */
+  readonly digest: string;
+}
+
+/** The changes of a transaction that may not be visible to new reads yet. */
+interface Commit {
+  readonly xid: number;
+  readonly changes: readonly TableChanges[];
+  readonly isVisible: boolean;
+}
+
+interface CacheLimits {
+  /** Bytes. */
+  readonly size: number;
+  /** Milliseconds that an answer may be older than the database. */
+  readonly maxLag: number;
+}
+
+/** The reads of one statement. */
+class CachedShape extends DependentShape<CacheEntry> {
+  /** Depends on the statement, so that a shape that was dropped and made again has it too. */
+  readonly number = hashOf(this.compiled.statement.text);
+  /** Answers that were dropped before they were used, since the last one that was used. */
+  wasted = 0;
+  /** No answers are kept before this time (`performance.now()`), because the tables change more often than they are read. */
+  pausedUntil = 0;
+  record: ShapeRecord | null = null;
+  /** The entry whose size includes that of the compiled statement, or null if none is kept. */
+  carrier: CacheEntry | null = null;
+
+  /** About the bytes of the compiled statement, which stays as long as an answer of it does. */
+  get size(): number {
+    return SHAPE_BYTES + 6 * this.compiled.statement.text.length;
+  }
+}
+
+const SHAPE_BYTES = 8_192;
+
+/** Bytes of an entry besides its body and its key: objects, and its places in maps. */
+const ENTRY_BYTES = 850;
+
+export class CacheEntry implements Dependent, Kept, KeptAnswer {
+  readonly key: string;
+  probe: string | null;
+  readonly group: number;
+  body: Buffer | null = null;
+  size: number;
+  hits = 0;
+  isDropped = false;
+  /** When it was used last, to within a second; 0 if it was not. */
+  usedAt = 0;
+  /** While it waits for its answer: a digest of what another read has answered meanwhile, which may be later. */
+  rival: string | null = null;
+  /** The read whose answer it waits for, or null before the read and after its answer. */
+  reading: KeepingListener | null = null;
+  /** The changes of its tables before its read. */
+  readonly changes: number;
+  /** Memory that is kept with it. */
+  readonly reserved = new Set<ReservedMemory>();
+
+  constructor(
+    private readonly cache: ReadCache,
+    readonly shape: CachedShape,
+    { key, probe, group }: Dependent & Pick<Kept, 'group'>,
+  ) {
+    this.key = key;
+    this.probe = probe;
+    this.group = group;
+    this.changes = shape.changes;
+    this.size = ENTRY_BYTES + 2 * key.length;
+  }
+
+  reserve(bytes: number, caller: string, onGone: () => void): KeptMemory | null {
+    return this.cache.reserve(new ReservedMemory(this.cache, this, onGone, { size: bytes, group: groupFor(caller) }));
+  }
+
+  serves(user: string | null, seen: LogPosition, now: number): boolean {
+    return this.cache.servesUser(user, seen, now);
+  }
+
+  hit(now: number): void {
+    this.cache.hit(this, now);
+  }
+
+  dropped(): void {
+    this.isDropped = true;
+    this.body = null;
+    const gone = [...this.reserved];
+    this.reserved.clear();
+    for (const { onGone } of gone) onGone();
+  }
+}
+
+/** Memory that is kept with an entry for a caller. It belongs to the group of that caller, so others lose no answers by it. */
+class ReservedMemory implements Kept, KeptMemory {
+  readonly size: number;
+  readonly group: number;
+
+  constructor(
+    private readonly cache: ReadCache,
+    readonly entry: CacheEntry,
+    readonly onGone: () => void,
+    { size, group }: Kept,
+  ) {
+    this.size = size;
+    this.group = group;
+  }
+
+  touch(): void {
+    this.cache.touch(this);
+  }
+
+  release(): void {
+    this.cache.release(this);
+  }
+}
+
+function groupFor(caller: string): number {
+  return groupOf(hashOf(caller));
+}
+
+/** After so many answers in a row that nobody used, a statement pauses: the first time so many milliseconds, at most so many. */
+const MAX_WASTED = 8;
+const FIRST_PAUSE_MS = 1_000;
+const MAX_PAUSE_MS = 60_000;
+/** Milliseconds between two changes of an entry's place in the order of use. */
+const TOUCH_MS = 1_000;
+
+export class ReadCache {
+  readonly #index = new DependencyIndex<CacheEntry>();
+  readonly #space: CacheSpace<CacheEntry | ReservedMemory>;
+  /** By statement: its reads, or the reason why its answers are not kept. */
+  #shapes = new WeakMap<CompiledRead, CachedShape | { readonly reason: string }>();
+  readonly #seen = new SeenReads();
+  /** The sources of the tables' changes, or null while no changes are reported. */
+  #sources: ReadonlyMap<string, readonly Source[]> | null = null;
+  readonly pending = new PendingCommits();
+  /** Everything that was committed before is known, by the clock of `performance`. */
+  #freshAt = Number.NEGATIVE_INFINITY;
+  /** The position in the log that goes with it. */
+  position = NO_POSITION;
+  hits = 0;
+  misses = 0;
+  evictions = 0;
+  invalidations = 0;
+  /** Called if it must learn soon whether commits are visible. */
+  onUnsettled: () => void = () => {};
+
+  constructor(
+    readonly limits: CacheLimits,
+    readonly writes: CallerWrites,
+    private readonly shapeStats: ShapeStats,
+  ) {
+    this.#space = new CacheSpace(limits.size, (evicted) => {
+      if (evicted instanceof CacheEntry) {
+        this.evictions++;
+        this.#drop(evicted);
+      } else if (evicted.entry.reserved.delete(evicted)) evicted.onGone();
+    });
+  }
+
+  /** Bytes. */
+  get used(): number {
+    return this.#space.used;
+  }
+
+  get entries(): number {
+    return this.#index.size;
+  }
+
+  /** Milliseconds since everything that had been committed was known. */
+  get lag(): number {
+    return performance.now() - this.#freshAt;
+  }
+
+  /** Whether answers may be served from memory to a caller, who has seen the database at that position. */
+  serves(caller: Identity, from: { readonly address: string }, seen = NO_POSITION): boolean {
+    if (performance.now() - this.#freshAt > this.limits.maxLag || !isReached(seen, this.position)) return false;
+    return this.writes.isQuiet || this.writes.isReported(callerName(caller, from));
+  }
+
+  /** The same if only the user is known, or null for callers without an account: their addresses are not known. */
+  servesUser(user: string | null, seen: LogPosition, now: number): boolean {
+    if (now - this.#freshAt > this.limits.maxLag || !isReached(seen, this.position)) return false;
+    return this.writes.isQuiet || (user !== null && this.writes.isReported(user));
+  }
+
+  keyOf({ digest, bound }: CacheableRead): string {
+    return JSON.stringify(digest === '' ? bound : [digest, bound]);
+  }
+
+  /** The kept answer, or null. */
+  find({ compiled }: CacheableRead, key: string): CacheEntry | null {
+    const entry = this.#index.shapes.get(compiled)?.entries.get(key);
+    if (entry === undefined || entry.body === null) return null;
+    this.hit(entry, performance.now());
+    return entry;
+  }
+
+  hit(entry: CacheEntry, now: number): void {
+    this.hits++;
+    entry.hits++;
+    entry.shape.wasted = 0;
+    this.#recordOf(entry.shape).addHit(now);
+    if (now - entry.usedAt < TOUCH_MS) return;
+    entry.usedAt = now;
+    this.#space.touch(entry);
+  }
+
+  /** An entry for the answer of a read that is sent to the primary after this call, or null if it is not to be kept. */
+  begin(read: CacheableRead, key: string, from: { readonly address: string }): CacheEntry | null {
+    this.misses++;
+    const { compiled, values, caller } = read;
+    const shape = this.#shapeOf(compiled);
+    if (!(shape instanceof CachedShape) || !this.#seen.comes({ shape, key })) return null;
+    if (
+      shape.entries.has(key) ||
+      performance.now() < shape.pausedUntil ||
+      !this.pending.isSettled(shape.dependencies.tables)
+    )
+      return null;
+    const { probe } = shape.dependencies;
+    const group = groupFor(callerName(caller, from));
+    const probed = probe && probeKey(probe, values, caller);
+    const entry = new CacheEntry(this, shape, { key, probe: probed, group });
+    this.#index.add(shape, entry);
+    return entry;
+  }
+
+  /**
+   * The same read of another client that waits for PostgreSQL, or null. Both clients may get its answer: it contains every change that was
+   * reported before it was sent, and a later change would have dropped its entry.
+   */
+  joinable({ compiled }: CacheableRead, key: string): KeepingListener | null {
+    const entry = this.#index.shapes.get(compiled)?.entries.get(key);
+    if (entry === undefined || entry.rival !== null) return null;
+    // A read that everybody has left is about to be cancelled.
+    return entry.reading?.aborted === true ? null : entry.reading;
+  }
+
+  /** Whether answers of the statement may be kept, now or while such a read is under way. */
+  mayKeep(compiled: CompiledRead): boolean {
+    const shape = this.#shapeOf(compiled);
+    return shape instanceof CachedShape || shape === NOT_REPORTED;
+  }
+
+  /**
+   * PostgreSQL has answered a read whose answer is not kept. It may be later than the one in memory, which would go back in time after
+   * it: that one stays only if both are equal.
+   */
+  answered(compiled: CompiledRead, key: () => string, cell: Buffer | null): void {
+    const entry = this.#index.shapes.get(compiled)?.entries.get(key());
+    if (entry === undefined) return;
+    if (entry.body !== null) {
+      if (cell === null || !entry.body.equals(cell)) this.#drop(entry);
+      return;
+    }
+    const rival = cell === null ? null : digestOf(cell);
+    if (rival === null || (entry.rival !== null && entry.rival !== rival)) this.#drop(entry);
+    else entry.rival = rival;
+  }
+
+  /** The answer of the read; null for none. */
+  keep(entry: CacheEntry, cell: Buffer | null): void {
+    entry.reading = null;
+    if (entry.isDropped) {
+      this.answered(entry.shape.compiled, () => entry.key, cell);
+      return;
+    }
+    if (cell === null || (entry.rival !== null && entry.rival !== digestOf(cell))) {
+      this.#drop(entry);
+      return;
+    }
+    if (entry.probe !== null && mayHideRows(entry.shape, cell) && !this.#widen(entry)) return;
+    if (!this.#space.mayHold(entry.size + cell.length)) {
+      // Its answer is too large. Other reads of the statement may be smaller, so only this one pauses.
+      this.#seen.skip(entry, MAX_PAUSE_MS);
+      this.#drop(entry);
+      return;
+    }
+    // Small buffers would share memory, which stays as long as one of them.
+    const body = Buffer.allocUnsafeSlow(cell.length);
+    cell.copy(body);
+    entry.body = body;
+    entry.size += body.length;
+    if (!this.#space.add(entry)) this.#drop(entry);
+    else if (entry.shape.carrier === null) this.#carryShape(entry);
+  }
+
+  /**
+   * The rows that it asks for may exist, but be hidden from its caller: if it stayed in memory until one of them changes, that would reveal
+   * them. Returns false if it was dropped, because another row has changed since its read began.
+   */
+  #widen(entry: CacheEntry): boolean {
+    if (entry.changes !== entry.shape.changes) {
+      this.#drop(entry);
+      return false;
+    }
+    entry.shape.widen(entry);
+    entry.probe = null;
+    return true;
+  }
+
+  /** Why answers of the statement are not kept, or null if they are. */
+  reason(compiled: CompiledRead): string | null {
+    if (this.#sources === null) return 'changes are not reported at the moment';
+    const shape = this.#shapeOf(compiled);
+    if (!(shape instanceof CachedShape)) return shape.reason;
+    return this.pending.obstacle;
+  }
+
+  /** Returns null if there is no room. */
+  reserve(memory: ReservedMemory): ReservedMemory | null {
+    memory.entry.reserved.add(memory);
+    // Its entry may have had to leave.
+    if (!memory.entry.isDropped && this.#space.add(memory) && !memory.entry.isDropped) return memory;
+    this.release(memory);
+    return null;
+  }
+
+  release(memory: ReservedMemory): void {
+    memory.entry.reserved.delete(memory);
+    this.#space.remove(memory);
+  }
+
+  touch(memory: ReservedMemory): void {
+    this.#space.touch(memory);
+  }
+
+  drop(entry: CacheEntry): void {
+    this.#drop(entry);
+  }
+
+  clear(): void {
+    for (const entry of this.#index.all()) this.#forget(entry);
+    this.#index.clear();
+    this.#shapes = new WeakMap();
+  }
+
+  /** From now on all changes are reported. `sources`: the tables below each table and view. */
+  reset(sources: ReadonlyMap<string, readonly Source[]>): void {
+    this.clear();
+    this.#sources = sources;
+    this.pending.reset();
+    this.onUnsettled();
+  }
+
+  /** From now on changes are not reported. */
+  lose(): void {
+    this.#sources = null;
+    this.#freshAt = Number.NEGATIVE_INFINITY;
+    this.pending.lose();
+    this.clear();
+  }
+
+  wanted(table: LoggedTable): readonly boolean[] {
+    return this.#index.wanted(table) ?? table.columns.map(() => false);
+  }
+
+  committed({ xid, changes, isVisible }: Commit): void {
+    for (const change of changes) {
+      if (!isVisible) this.pending.add(change.table, xid);
+      for (const entry of this.#index.touchedBy(change)) this.#invalidate(entry);
+    }
+    if (!isVisible && changes.length > 0) this.onUnsettled();
+  }
+
+  /** A large transaction arrives that has changed these tables. */
+  arriving(xid: number, tables: Iterable<LoggedTable>): void {
+    for (const table of tables) {
+      this.pending.add(table, xid);
+      for (const entry of this.#index.touchedBy({ table, rows: null })) this.#invalidate(entry);
+    }
+    this.onUnsettled();
+  }
+
+  /**
+   * Everything that was committed before `at`, by the clock of `performance`, or before the position has been reported, and also the
+   * writes of callers up to the number `written`.
+   */
+  caughtUp(at: number, position: LogPosition, written: bigint): void {
+    if (this.#sources === null) return;
+    this.#freshAt = at;
+    this.position = position;
+    this.writes.reported(written);
+  }
+
+  #shapeOf(compiled: CompiledRead): CachedShape | { readonly reason: string } {
+    const known = this.#shapes.get(compiled);
+    if (known) return known;
+    if (this.#sources === null) return NOT_REPORTED;
+    const shape = this.#newShape(compiled, this.#sources);
+    this.#shapes.set(compiled, shape);
+    return shape;
+  }
+
+  #newShape(
+    compiled: CompiledRead,
+    sources: ReadonlyMap<string, readonly Source[]>,
+  ): CachedShape | { readonly reason: string } {
+    const reason = compiled.uncacheable();
+    if (reason !== null) return { reason };
+    const dependencies = dependenciesOf(compiled, sources);
+    const unseen = dependencies.unseen ?? dependencies.incomplete;
+    return unseen === null ? new CachedShape(compiled, dependencies) : { reason: unseen };
+  }
+
+  #recordOf(shape: CachedShape): ShapeRecord {
+    if (shape.record?.isKept) return shape.record;
+    const { text, parameters } = shape.compiled.statement;
+    shape.record = this.shapeStats.of(text, 'generic', parameters.length);
+    return shape.record;
+  }
+
+  #invalidate(entry: CacheEntry): void {
+    this.invalidations++;
+    const { shape } = entry;
+    if (entry.body !== null && entry.hits === 0 && ++shape.wasted >= MAX_WASTED) {
+      const pause = Math.min(FIRST_PAUSE_MS * 2 ** (shape.wasted - MAX_WASTED), MAX_PAUSE_MS);
+      shape.pausedUntil = performance.now() + pause;
+    }
+    this.#drop(entry);
+  }
+
+  #drop(entry: CacheEntry): void {
+    if (entry.isDropped) return;
+    this.#index.remove(entry.shape, entry);
+    this.#forget(entry);
+    const { shape } = entry;
+    if (shape.carrier !== entry) return;
+    shape.carrier = null;
+    for (const next of shape.entries.values()) if (next.body !== null && shape.carrier === null) this.#carryShape(next);
+  }
+
+  #carryShape(entry: CacheEntry): void {
+    entry.shape.carrier = entry;
+    entry.size += entry.shape.size;
+    this.#space.grown(entry, entry.shape.size);
+  }
+
+  #forget(entry: CacheEntry): void {
+    // If it was used within a minute, it needs no second read to be kept again.
+    if (entry.hits > 0) this.#seen.came(entry, entry.usedAt);
+    this.#space.remove(entry);
+    for (const memory of entry.reserved) this.#space.remove(memory);
+    entry.dropped();
+  }
+}
+
+const NOT_REPORTED = { reason: 'changes are not reported at the moment' };
+
+function digestOf(cell: Buffer): string {
+  return createHash('sha1').update(cell).digest('base64');
+}
+
+/** Keeps the answer that it passes on to all who wait for it. */
+export class KeepingListener implements ReadListener {
+  readonly #listeners: ReadListener[];
+
+  constructor(
+    listener: ReadListener,
+    private readonly cache: ReadCache,
+    readonly entry: CacheEntry,
+  ) {
+    this.#listeners = [listener];
+    entry.reading = this;
+  }
+
+  join(listener: ReadListener): void {
+    this.#listeners.push(listener);
+  }
+
+  get aborted(): boolean {
+    return this.#listeners.every(({ aborted }) => aborted);
+  }
+
+  get caller(): string {
+    return this.#listeners[0]?.caller ?? '';
+  }
+
+  onResult(cell: Buffer | null, reads: number): void {
+    // The read of clients that have left may not have been sent.
+    if (this.aborted) this.giveUp();
+    else this.cache.keep(this.entry, cell);
+    for (const listener of this.#listeners)
+      try {
+        listener.onResult(cell, reads);
+      } catch (error) {
+        listener.onError(error);
+      }
+  }
+
+  onError(error: unknown): void {
+    this.giveUp();
+    for (const listener of this.#listeners) listener.onError(error);
+  }
+
+  /** The answer is not to be kept, because it may come from another server. From now on no other read joins this one. */
+  giveUp(): void {
+    this.entry.reading = null;
+    this.cache.drop(this.entry);
+  }
+}
+
+/** Compares what it passes on with the answer in memory. */
+export class ComparingListener implements ReadListener {
+  constructor(
+    private readonly listener: ReadListener,
+    private readonly cache: ReadCache,
+    private readonly compiled: CompiledRead,
+    private readonly key: () => string,
+  ) {}
+
+  get aborted(): boolean {
+    return this.listener.aborted;
+  }
+
+  get caller(): string {
+    return this.listener.caller ?? '';
+  }
+
+  onResult(cell: Buffer | null, reads: number): void {
+    // The read of a client that has left may not have been sent.
+    if (!this.listener.aborted) this.cache.answered(this.compiled, this.key, cell);
+    this.listener.onResult(cell, reads);
+  }
+
+  onError(error: unknown): void {
+    this.listener.onError(error);
+  }
+}

@@ -1,0 +1,167 @@
+/**
+ * Sends reads to replicas: batches form per server. If a replica cannot answer, the read goes to the
+ * primary, so that the client does not notice.
+ */
+
+import { ServiceError } from '../../base/errors.js';
+import { asError } from '../../base/narrow.js';
+import type { ReadNeed } from '../../server/execute/consistency.js';
+import type { Database } from '../../server/postgres/pools/database.js';
+import type { ReadBatcher } from '../batching/read-batcher.js';
+import type { BoundRead, ReadListener } from '../batching/shape-queue.js';
+import type { Replica, Replicas } from './replicas.js';
+
+/** The counts of one server. */
+interface ServerCounts {
+  readonly server: string;
+  readonly reads: number;
+  readonly statements: number;
+}
+
+export class ReplicaReads {
+  /** Reads that the primary was sent. */
+  #primaryReads = 0;
+  readonly #batchers = new Map<Replica, ReadBatcher>();
+  readonly #unanswered = new Map<Replica, Set<ReplicaListener>>();
+
+  constructor(
+    readonly replicas: Replicas,
+    private readonly primary: ReadBatcher,
+    batcherOf: (database: Database) => ReadBatcher,
+  ) {
+    for (const replica of replicas.all) {
+      const batcher = batcherOf(replica.database);
+      replica.database.readQueue = batcher;
+      this.#batchers.set(replica, batcher);
+      const unanswered = new Set<ReplicaListener>();
+      this.#unanswered.set(replica, unanswered);
+      // The statements are reads, so they may be sent again.
+      replica.onLost(() => {
+        for (const listener of unanswered) listener.reroute();
+      });
+    }
+  }
+
+  send(read: BoundRead, need: ReadNeed | null, isPaged: boolean, listener: ReadListener): void {
+    const chosen = need && this.replicas.choose(need.position, need.timeline, isPaged ? need.callerHash : null);
+    if (!(chosen instanceof Promise)) this.#sendTo(chosen, read, listener);
+    else
+      chosen
+        .then((replica) => this.#sendTo(replica, read, listener))
+        .catch((error: unknown) => listener.onError(error));
+  }
+
+  #sendTo(replica: Replica | null, read: BoundRead, listener: ReadListener): void {
+    const batcher = replica && this.#batchers.get(replica);
+    const unanswered = replica && this.#unanswered.get(replica);
+    if (!replica || !batcher || !unanswered) this.#sendToPrimary(read, listener);
+    else {
+      const instead = (): void => this.#sendToPrimary(read, listener);
+      const answered = new ReplicaListener(replica, unanswered, listener, instead);
+      batcher.read(read, answered);
+    }
+  }
+
+  #sendToPrimary(read: BoundRead, listener: ReadListener): void {
+    this.#primaryReads++;
+    this.primary.read(read, listener);
+  }
+
+  /** For a read of several batches, which stays on one server. */
+  async stream<Result>(need: ReadNeed | null, run: (replica: Replica | null) => Promise<Result>): Promise<Result> {
+    const replica = need && (await this.replicas.choose(need.position, need.timeline, null));
+    if (!replica) {
+      this.#primaryReads++;
+      return run(null);
+    }
+    begin(replica);
+    try {
+      return await run(replica);
+    } finally {
+      replica.outstanding--;
+    }
+  }
+
+  get counts(): readonly ServerCounts[] {
+    return [
+      { server: 'primary', reads: this.#primaryReads, statements: statementsOf(this.primary) },
+      ...this.replicas.all.map((replica) => ({
+        server: replica.name,
+        reads: replica.requests,
+        statements: statementsOf(this.#batchers.get(replica)) + replica.database.streams.sent,
+      })),
+    ];
+  }
+}
+
+function statementsOf(batcher: ReadBatcher | undefined): number {
+  return batcher?.sizes.reduce((sum, count) => sum + count, 0) ?? 0;
+}
+
+function begin(replica: Replica): void {
+  replica.requests++;
+  replica.outstanding++;
+}
+
+class ReplicaListener implements ReadListener {
+  #isAnswered = false;
+  #isRerouted = false;
+
+  constructor(
+    private readonly replica: Replica,
+    private readonly unanswered: Set<ReplicaListener>,
+    private readonly listener: ReadListener,
+    private readonly instead: () => void,
+  ) {
+    unanswered.add(this);
+    begin(replica);
+  }
+
+  get aborted(): boolean {
+    return this.#isRerouted || this.listener.aborted;
+  }
+
+  get caller(): string {
+    return this.listener.caller ?? '';
+  }
+
+  onResult(cell: Buffer | null, reads: number): void {
+    this.#end();
+    if (!this.#isRerouted) this.listener.onResult(cell, reads);
+  }
+
+  onError(error: unknown): void {
+    // A failure after the answer is not the replica's.
+    const isLate = this.#isAnswered;
+    this.#end();
+    if (this.#isRerouted) return;
+    if (isLate || !mayLieInReplica(error, this.replica)) this.listener.onError(error);
+    else this.instead();
+  }
+
+  /** The replica does not answer: the primary does. */
+  reroute(): void {
+    this.#end();
+    this.#isRerouted = true;
+    this.instead();
+  }
+
+  #end(): void {
+    if (this.#isAnswered) return;
+    this.#isAnswered = true;
+    this.replica.outstanding--;
+    this.unanswered.delete(this);
+  }
+}
+
+/**
+ * Errors of values, limits and time would be the same on the primary. Others may not occur there: those of changes that the replica has not
+ * replayed, of missing rights, and of statements that were cancelled because they blocked the replay.
+ */
+export function mayLieInReplica(error: unknown, replica: Replica): boolean {
+  if (error instanceof ServiceError) return false;
+  const failure = asError(error);
+  const code = 'code' in failure ? String(failure.code) : '';
+  if (/^(CONNECTION_|CONNECT_|E[A-Z]|08|57P)/.test(code)) replica.suspect();
+  return !/^(2[123]|54|57014|P0)/.test(code);
+}

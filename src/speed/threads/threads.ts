@@ -1,0 +1,223 @@
+/**
+ * The threads that serve, as the main thread sees them: itself (`SingleThread`) or several others (`WorkerPool`). The main thread
+ * broadcasts changes to them. A change that one of them makes applies to all of them before its request is answered.
+ */
+
+import { type App, type Broadcast, createApp, type Shared } from '../../app/app.js';
+import { type Core, createCore } from '../../app/core.js';
+import { serviceUnavailable } from '../../base/errors.js';
+import type { Event, Observer } from '../../base/observe.js';
+import { openExtensions } from '../../features/extensions/load-extensions.js';
+import { ProgramApi } from '../../features/program/program-api.js';
+import type { TrafficPull } from '../../features/traffic/recorder.js';
+import { Policies } from '../../server/access/policies.js';
+import type { Gather } from '../../server/api/server/metrics.js';
+import type { Config } from '../../server/config/config.js';
+import type { Extension } from '../../server/execute/hooks/definition.js';
+import { type HttpServer, type RequestListener, type RequestSource, startHttpServer } from '../../server/http/app.js';
+import type { Limits } from '../../server/http/limiter.js';
+import { type ListenAddress, listenAddressOf } from '../../server/http/listen.js';
+import type { Mirror } from '../../server/postgres/catalog/watch.js';
+import { type Health, joinHealth, unhealthy } from '../../server/postgres/health.js';
+import type { Database } from '../../server/postgres/pools/database.js';
+import { CallerWrites } from '../cache/caller-writes.js';
+import type { Replicas } from '../replicas/replicas.js';
+import type { LocalServer } from './local-server.js';
+
+/** The database schema as the mirror has it, as JSON, and the version of its model. */
+export interface SchemaBroadcast {
+  readonly kind: 'schema';
+  readonly text: string;
+  readonly version: number;
+}
+
+/** `serving`: the start is complete, and requests are answered from now on. */
+export type MainBroadcast = Broadcast | SchemaBroadcast | { readonly kind: 'serving' };
+
+/** The parts that exist once, however many threads serve. */
+export interface MainContext {
+  readonly database: Database;
+  readonly databaseUrl: string;
+  readonly mirror: Mirror;
+  /** The replicas, or null if there are none. */
+  readonly replicas: Replicas | null;
+  readonly secret: string;
+  readonly limits: Limits;
+  readonly events: ReadonlyMap<Event['kind'], number>;
+  /** Reads the policies again and broadcasts them. */
+  accessChanged(): Promise<void>;
+}
+
+/** How the only thread serves. */
+export interface ServingOptions {
+  /** Whether it opens the port. */
+  readonly listens: boolean;
+  /** Called after each request. */
+  readonly onRequest: RequestListener | null;
+  /** Extensions of the program, in addition to those of EXTENSIONS. */
+  readonly extensions: readonly Extension[];
+}
+
+export interface Threads {
+  /** Null before it serves, and if other threads serve. */
+  readonly local: LocalServer | null;
+  /** Resolves when every thread has applied it. */
+  broadcast(message: MainBroadcast): Promise<void>;
+  /** Listens, and answers 503 until `serving` is broadcast; returns the URL. */
+  serve(main: MainContext): Promise<string>;
+  /** The metrics of each thread; none before they serve. */
+  readonly gather: Gather;
+  /** The health of all threads. */
+  readonly health: () => Promise<Health>;
+  /** Goes on serving, but reports that it is not ready, and answers close their connections. */
+  drain(): void;
+  /** Stops accepting, and finishes running requests. */
+  stop(): Promise<void>;
+  /** Resolves if a thread fails: the service must be stopped then. */
+  readonly failure: Promise<Error>;
+}
+
+export function urlOf({ HOST }: Pick<Config, 'HOST'>, port: number): string {
+  const host = HOST.includes(':') ? `[${HOST}]` : HOST;
+  return `http://${host}:${port}`;
+}
+
+/** One thread, this one: it uses the mirror itself, and applies a broadcast at once. */
+export class SingleThread implements Threads {
+  readonly #policies = new Policies();
+  #server: ThreadServer | null = null;
+  #url = '';
+  /** A failure of this thread ends the process. */
+  readonly failure = new Promise<Error>(() => {});
+
+  constructor(
+    private readonly config: Config,
+    private readonly observe: Observer,
+    private readonly options: ServingOptions,
+  ) {}
+
+  get local(): LocalServer | null {
+    return this.#server;
+  }
+
+  async broadcast(message: MainBroadcast): Promise<void> {
+    if (message.kind === 'policies') this.#policies.apply(message.text);
+    else if (message.kind !== 'schema') await this.#server?.apply(message);
+  }
+
+  async serve(main: MainContext): Promise<string> {
+    const { secret, limits, events, accessChanged } = main;
+    const config = this.config;
+    const callerWrites = config.READ_CACHE_SIZE > 0 ? new CallerWrites() : null;
+    const extensions = await openExtensions(config, this.options.extensions, this.observe);
+    const core = createCore(config, { ...main, policies: this.#policies, callerWrites, extensions }, this.observe);
+    const shared = {
+      secret,
+      limits,
+      broadcast: (message: MainBroadcast) => this.broadcast(message),
+      accessChanged,
+      url: () => this.#url,
+      events,
+      gather: this.gather,
+      shapes: async () => core.reads.shapeStats.reports,
+      traffic: async (pull: TrafficPull) => [core.traffic.pull(pull)],
+      health: this.health,
+    };
+    const { listens, onRequest } = this.options;
+    this.#server = await ThreadServer.create(config, core, shared, { observe: this.observe, onRequest });
+    const port = await this.#server.listen(listens ? listenAddressOf(config) : null);
+    // Links in e-mails need PUBLIC_URL then.
+    this.#url = listens ? urlOf(config, port) : '';
+    return this.#url;
+  }
+
+  readonly gather: Gather = async () => (this.#server ? [await this.#server.app.collect()] : []);
+
+  readonly health = async (): Promise<Health> => {
+    const checks = this.#server ? await this.#server.app.check() : unhealthy('service:thread', 'it does not serve yet');
+    return joinHealth(new Map([['main', checks]]));
+  };
+
+  drain(): void {
+    this.#server?.drain();
+  }
+
+  async stop(): Promise<void> {
+    await this.#server?.stop();
+  }
+}
+
+/** The server of one thread: its application behind its HTTP server. */
+export class ThreadServer implements LocalServer {
+  #http: HttpServer | null = null;
+
+  private constructor(
+    readonly app: App,
+    readonly core: Core,
+    private readonly start: (address: ListenAddress | null) => Promise<HttpServer>,
+    private readonly shutdownTimeout: number,
+  ) {}
+
+  static async create(
+    config: Config,
+    core: Core,
+    shared: Shared,
+    { observe, onRequest }: { readonly observe: Observer; readonly onRequest: RequestListener | null },
+  ): Promise<ThreadServer> {
+    const app = await createApp(config, core, shared, observe);
+    const { router, names, sockets } = app;
+    const { responseMemory } = core.database;
+    const generation = (): number => app.generation();
+    const { requests: limit } = shared.limits;
+    const { traffic } = core;
+    const options = { config, limit, responseMemory, observe, onRequest, names, sockets, generation, traffic };
+    const start = (address: ListenAddress | null): Promise<HttpServer> =>
+      startHttpServer(router, { ...options, address });
+    const server = new ThreadServer(app, core, start, config.SHUTDOWN_TIMEOUT);
+    const api = new ProgramApi(() => server);
+    core.extensions?.connect({
+      api,
+      callerOf: (as) => api.callerOf(as),
+      apiFor: (caller) => api.apiFor(caller),
+    });
+    return server;
+  }
+
+  fetch(request: Request, source: RequestSource): Promise<Response> {
+    if (!this.#http) throw serviceUnavailable('lateral', 'It is starting');
+    return this.#http.fetch(request, source);
+  }
+
+  /** Returns the port, or 0 without an address. */
+  async listen(address: ListenAddress | null): Promise<number> {
+    this.#http = await this.start(address);
+    return this.#http.port;
+  }
+
+  /** Extensions start when requests are answered. */
+  async apply(message: Broadcast | { readonly kind: 'serving' }): Promise<void> {
+    if (message.kind !== 'serving') this.app.apply(message);
+    else {
+      this.#http?.startServing();
+      this.app.serving();
+      await this.core.extensions?.start(this.core.mirror.model);
+    }
+  }
+
+  drain(): void {
+    void this.app.stopping();
+    this.#http?.drain();
+  }
+
+  async stop(): Promise<void> {
+    this.drain();
+    await Promise.all([this.app.endProcesses(), this.#http?.close(this.shutdownTimeout)]);
+    await this.core.extensions?.stop();
+    await this.app.stopping();
+  }
+
+  /** Closes all sockets at once. */
+  abandon(): void {
+    this.#http?.abandon();
+  }
+}

@@ -1,0 +1,143 @@
+/** The program of a worker thread: it has its own connections and caches, and applies what the main thread broadcasts. */
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
+import type { Shared } from '../../app/app.js';
+import { type Core, createCore, openDatabase, openReplicas } from '../../app/core.js';
+import { type Event, type Observer, withPlainError } from '../../base/observe.js';
+import { createSequence } from '../../base/time-slices.js';
+import { loadGrammar } from '../../compiler/sql/grammar.js';
+import { openExtensions, surviveRejections } from '../../features/extensions/load-extensions.js';
+import { Policies } from '../../server/access/policies.js';
+import { remoteLimits } from '../../server/http/limiter.js';
+import { FollowingMirror } from '../../server/postgres/catalog/watch.js';
+import { CallerWrites } from '../cache/caller-writes.js';
+import { type Assignment, Channel, type MainCalls, type Message, serializeError, type WorkerCalls } from './channel.js';
+import { ThreadServer } from './threads.js';
+
+/** The connection to the main thread. */
+type Main = Channel<WorkerCalls, MainCalls>;
+
+async function work(assignment: Assignment, port: MessagePort): Promise<void> {
+  const { config, closed } = assignment;
+  const main: Main = new Channel((message) => port.postMessage(message));
+  let server: ThreadServer | null = null;
+  const die = (error: unknown): void => {
+    main.notify('failed', serializeError(error));
+    server?.abandon();
+    leave(closed, 1);
+  };
+  process.on('uncaughtException', die);
+  const observe = (event: Event): void => main.notify('observe', withPlainError(event));
+  surviveRejections(config, observe);
+  const { core, mirror } = await openCore(assignment, main, observe);
+  let url = '';
+  const serving = await ThreadServer.create(
+    config,
+    core,
+    sharedOf(assignment, main, () => url),
+    { observe, onRequest: null },
+  );
+  server = serving;
+  // A model is built with pauses. Rights and the end of sessions do not wait for it; that the database is served again does.
+  const inOrder = createSequence();
+  main.serve({
+    ready: () => {},
+    apply: async (message) => {
+      try {
+        if (message.kind === 'schema') await inOrder(() => mirror.take(message.text, message.version));
+        else if (message.kind === 'installation') await inOrder(() => serving.apply(message));
+        else await serving.apply(message);
+      } catch (error) {
+        die(error);
+      }
+    },
+    listen: async (number, ownUrl) => {
+      url = ownUrl;
+      await serving.listen({ host: config.HOST, port: number, shared: true });
+    },
+    metrics: () => serving.app.collect(),
+    shapes: async () => core.reads.shapeStats.reports,
+    traffic: (pull) => core.traffic.pull(pull),
+    health: () => serving.app.check(),
+    drain: () => serving.drain(),
+    stop: () => void end(serving, core).then(() => leave(closed, 0), die),
+    abandon: () => {
+      serving.abandon();
+      leave(closed, 1);
+    },
+  });
+  // Messages that were sent before wait until now.
+  port.on('message', (message: Message<WorkerCalls>) => main.receive(message));
+}
+
+async function openCore(
+  assignment: Assignment,
+  main: Main,
+  observe: Observer,
+): Promise<{ readonly core: Core; readonly mirror: FollowingMirror }> {
+  const { config, databaseUrl, identity, system, schema } = assignment;
+  await loadGrammar();
+  const database = await openDatabase(config, databaseUrl, { checksSessions: false, identity }, observe);
+  database.system = system;
+  const mirror = new FollowingMirror(schema.text, schema.version, database, {
+    adopt: ({ text, digest }) => main.call('adopt', text, digest),
+    refresh: (certain) => main.call('refresh', certain),
+  });
+  const policies = new Policies();
+  policies.apply(assignment.policies);
+  const replicas = assignment.replicas && openReplicas(config, assignment.replicas);
+  const callerWrites = assignment.callerWrites && new CallerWrites(assignment.callerWrites);
+  const extensions = await openExtensions(config, [], observe);
+  const sources = { database, mirror, policies, replicas, callerWrites, extensions };
+  return { core: createCore(config, sources, observe), mirror };
+}
+
+function sharedOf({ config, secret }: Assignment, main: Main, url: () => string): Shared {
+  const limits = remoteLimits(config, {
+    requests: (address) => main.call('countRequest', address),
+    registrations: (address) => main.call('countRegistration', address),
+    logins: {
+      attempt: (address) => main.call('countLogin', address),
+      forgive: (address) => main.call('forgiveLogin', address),
+      enter: (attempt) => main.call('enterLogin', attempt),
+      settle: (attempt, outcome) => main.call('settleLogin', attempt, outcome),
+    },
+  });
+  return {
+    secret,
+    limits,
+    broadcast: (message) => main.call('broadcast', message),
+    accessChanged: () => main.call('accessChanged'),
+    url,
+    events: new Map(),
+    gather: () => main.call('gather'),
+    shapes: () => main.call('shapes'),
+    traffic: (pull) => main.call('traffic', pull),
+    health: () => main.call('health'),
+  };
+}
+
+async function end(server: ThreadServer, { database, replicas }: Core): Promise<void> {
+  await server.stop();
+  await Promise.all([database.close(), replicas?.close()]);
+}
+
+let leaving = false;
+
+/** Sockets close in the next turn of the event loop; a thread that ends with open ones crashes the process. */
+function leave(closed: Int32Array, code: number): void {
+  if (leaving) return;
+  leaving = true;
+  setImmediate(() => {
+    Atomics.add(closed, 0, 1);
+    Atomics.notify(closed, 0);
+    process.exit(code);
+  });
+}
+
+if (!parentPort) throw new Error('this file is the program of a worker thread');
+const port = parentPort;
+const assignment: Assignment = workerData;
+work(assignment, port).catch((error: unknown) => {
+  new Channel<WorkerCalls, MainCalls>((message) => port.postMessage(message)).notify('failed', serializeError(error));
+  leave(assignment.closed, 1);
+});
