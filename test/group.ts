@@ -1,7 +1,7 @@
 /**
  * Runs several test files in one process, one after the other: to load the service and to warm it up takes longer than most files do.
  *
- *   node dist/test/group.js dist/test/engine/reads.test.js dist/test/engine/writes.test.js
+ *   node dist/test/group.js dist/test/server/items/reads.test.js dist/test/server/items/writes.test.js
  */
 import { basename, resolve } from 'node:path';
 import t from 'tap';

@@ -14,7 +14,7 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { chmod, mkdtemp, readdir, readFile, realpath, rm, statfs } from 'node:fs/promises';
 import { availableParallelism, cpus, tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
+import { join, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { packagePath } from '../src/base/package-files.js';
 import { LEFT_OUT, type Step, SUITES } from './suites.js';
@@ -284,7 +284,8 @@ async function findTests(): Promise<ReadonlyMap<string, string>> {
   const folders = new Map<string, string>();
   const entries = await readdir(packagePath('test'), { recursive: true, withFileTypes: true });
   for (const { name, parentPath } of entries) {
-    if (name.endsWith('.test.ts')) folders.set(name.slice(0, -'.test.ts'.length), basename(parentPath));
+    if (name.endsWith('.test.ts'))
+      folders.set(name.slice(0, -'.test.ts'.length), relative(packagePath('test'), parentPath));
   }
   const names = [...folders.keys()].sort();
   const first = LONGEST.filter((name) => folders.has(name));

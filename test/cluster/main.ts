@@ -20,13 +20,13 @@ const PARTS: readonly Part[] = [
   {
     name: 'failover',
     about: 'a primary is lost under load, in three ways, and a standby is promoted; FAILOVER_ROUNDS (20)',
-    file: 'postgres/failover.test',
+    file: 'server/postgres/failover.test',
     needs: [],
   },
   {
     name: 'pooler',
     about: 'PgBouncer in each of its modes; PGBOUNCER names a program of 1.21 or newer',
-    file: 'postgres/pooler.test',
+    file: 'server/postgres/pooler.test',
     needs: [{ programs: [process.env['PGBOUNCER'] ?? 'pgbouncer'], install: 'apt-get install pgbouncer' }],
   },
   {

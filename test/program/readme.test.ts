@@ -45,7 +45,9 @@ async function makeTemplate(): Promise<void> {
   const url = await makeDatabase(TEMPLATE);
   const service = await startTestService({ databaseUrl: url, ADMIN_PASSWORD, WORKERS: '1', ...PATIENCE });
   await service.stop();
-  await withSql(url, async (sql) => sql.unsafe(await readFile(packagePath('sql', 'demo.sql'), 'utf8')).simple());
+  await withSql(url, async (sql) =>
+    sql.unsafe(await readFile(packagePath('sql', 'server', 'demo.sql'), 'utf8')).simple(),
+  );
 }
 
 /** Anew: a server that is not ours may have it from an earlier run. */

@@ -1,5 +1,5 @@
 /**
- * The answer of sql/introspect.sql: one list per catalog, as compact arrays. Tables are known by their oid, columns by the
+ * The answer of sql/server/introspect.sql: one list per catalog, as compact arrays. Tables are known by their oid, columns by the
  * oid of their table and their number; an empty list arrives as null.
  */
 import type { Deferrable } from './model.js';

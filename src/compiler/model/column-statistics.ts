@@ -4,7 +4,7 @@
  */
 import { DATE_CODECS, NUMBER_CODECS } from '../sql/codec.js';
 
-/** The result of sql/statistics.sql for a table. */
+/** The result of sql/server/statistics.sql for a table. */
 export interface TableStatisticsEntry {
   readonly schema: string;
   readonly table: string;

@@ -1,6 +1,6 @@
 /**
  * From what the catalogs and the metadata tables say to the model: which tables are served, with which fields. Pure; the
- * statement that asks is sql/introspect.sql. Tables that cannot be served are kept with the reason, for error messages.
+ * statement that asks is sql/server/introspect.sql. Tables that cannot be served are kept with the reason, for error messages.
  */
 import { runSteps, type Steps } from '../../base/time-slices.js';
 import type { CatalogDocument, MetadataRow } from './catalog-document.js';

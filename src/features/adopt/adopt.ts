@@ -423,8 +423,8 @@ function relationRows(places: Installations): Copy {
   };
 }
 
-const OWN_COLUMNS = readSql('adopt', 'own-columns.sql');
-const REFERENCES = readSql('adopt', 'references.sql');
+const OWN_COLUMNS = readSql('features', 'adopt', 'own-columns.sql');
+const REFERENCES = readSql('features', 'adopt', 'references.sql');
 
 /** Adds the columns that a project has added to system tables of Directus, and returns their names. */
 async function addOwnColumns(

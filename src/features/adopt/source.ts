@@ -33,7 +33,7 @@ export interface Installations {
   readonly shared: readonly string[];
 }
 
-const COLUMNS = readSql('adopt', 'columns.sql');
+const COLUMNS = readSql('features', 'adopt', 'columns.sql');
 
 /** Tables without which nothing can be read. */
 const NEEDED = ['collections', 'fields', 'relations', 'roles', 'users', 'permissions'];

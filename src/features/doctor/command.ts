@@ -53,7 +53,7 @@ Exits with 0 if there are no problems, with 1 if there are. Notes are not proble
 
 All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
-const FACTS = readSql('doctor.sql');
+const FACTS = readSql('features', 'doctor', 'doctor.sql');
 
 async function doctor(words: readonly string[]): Promise<void> {
   const { operands, switches, environment } = readArguments(words, ['json']);
@@ -243,9 +243,9 @@ function summary(problems: number, notes: number): string {
   return `${problems} ${problems === 1 ? 'problem' : 'problems'}${noted}.`;
 }
 
-const CALLER_FACTS = readSql('doctor-callers.sql');
+const CALLER_FACTS = readSql('features', 'doctor', 'doctor-callers.sql');
 
-/** The result of sql/doctor-callers.sql. */
+/** The result of sql/features/doctor/doctor-callers.sql. */
 interface CallerFacts {
   readonly roles: readonly RoleFacts[];
   /** Tables with row-level security. */

@@ -29,7 +29,7 @@ export interface Detail {
   readonly fix?: string;
 }
 
-/** The result of sql/doctor.sql. */
+/** The result of sql/features/doctor/doctor.sql. */
 export interface Facts {
   readonly version: string;
   readonly database: string;

@@ -440,8 +440,8 @@ function includes(longer: TwinIndex, index: TwinIndex): boolean {
   return isPrefix && hasColumns && (longer.columns.length > index.columns.length || longer.name < index.name);
 }
 
-const SOURCE = readSql('twin', 'expression-source.sql');
-const RESTORE = readSql('twin', 'restore-expression.sql');
+const SOURCE = readSql('features', 'plans', 'expression-source.sql');
+const RESTORE = readSql('features', 'plans', 'restore-expression.sql');
 
 interface ExpressionSource {
   readonly column: string;

@@ -18,7 +18,7 @@ import type { RecordedRequest } from './requests.js';
 import type { StatisticsFile, TableFacts } from './statistics-file.js';
 import type { Twin } from './twin.js';
 
-const FACTS = readSql('twin', 'statistics.sql');
+const FACTS = readSql('features', 'plans', 'statistics.sql');
 
 /** An accepted plan and the plan of today. */
 export interface ComparedPlan {
@@ -110,7 +110,7 @@ async function compare(planner: RequestPlanner, before: AcceptedPlan, comparison
   return { before, now, verdict: isSame ? 'same' : 'changed', complaints: [], reasons: [] };
 }
 
-/** Where the plans of older versions differ from those of 18, by measurement (test/twin/twin-fidelity.test.ts). */
+/** Where the plans of older versions differ from those of 18, by measurement (test/features/plans/twin-fidelity.test.ts). */
 const SINCE_18 = 'semi joins, skip scans';
 const SINCE_17 = `joins with pages, duplicates, ${SINCE_18}`;
 const OLDEST = `incremental sorts of lists, ${SINCE_17}`;

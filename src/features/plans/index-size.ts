@@ -5,7 +5,7 @@ import type { Database } from '../../server/postgres/pools/database.js';
 import { readSql } from '../../server/postgres/read-sql.js';
 import type { StatisticsFile } from './statistics-file.js';
 
-const INDEXES = readSql('twin', 'indexes.sql');
+const INDEXES = readSql('features', 'plans', 'indexes.sql');
 
 /** An index of the twin. */
 export interface TwinIndex {

@@ -72,7 +72,7 @@ export interface ColumnFacts {
   readonly range_bounds_histogram: string | null;
 }
 
-/** The result of sql/twin/statistics.sql. */
+/** The result of sql/features/plans/statistics.sql. */
 export interface PlannerFacts {
   /** As `server_version_num`. */
   readonly server: number;

@@ -17,8 +17,8 @@ import {
   type StructureStatement,
 } from './statistics-file.js';
 
-const STRUCTURE = readSql('twin', 'structure.sql');
-const FACTS = readSql('twin', 'statistics.sql');
+const STRUCTURE = readSql('features', 'plans', 'structure.sql');
+const FACTS = readSql('features', 'plans', 'statistics.sql');
 
 /** The oldest version of PostgreSQL that is served. */
 const OLDEST_SERVER = 150_000;

@@ -24,8 +24,8 @@ import { buildStructure, type Script, type Unbuilt } from './build-structure.js'
 import { estimateNewIndexes } from './index-size.js';
 import type { StatisticsFile } from './statistics-file.js';
 
-const RESTORE = readSql('twin', 'restore.sql');
-const FILES = readSql('twin', 'files.sql');
+const RESTORE = readSql('features', 'plans', 'restore.sql');
+const FILES = readSql('features', 'plans', 'files.sql');
 
 /** Nothing of it must survive. Vacuum would replace the statistics. */
 const SERVER_SETTINGS = {

@@ -13,9 +13,9 @@ import { readSql } from '../../server/postgres/read-sql.js';
 import type { Draft } from '../../server/schema/change/change.js';
 import type { DdlStatement, PolicyPermission } from '../../server/schema/change/ddl-statement.js';
 
-const POLICIES = readSql('policy-snapshot.sql');
-const HOLDERS = readSql('policy-holders.sql');
-const ADMINISTRATORS = readSql('administrators.sql');
+const POLICIES = readSql('features', 'snapshots', 'policy-snapshot.sql');
+const HOLDERS = readSql('features', 'snapshots', 'policy-holders.sql');
+const ADMINISTRATORS = readSql('server', 'administrators.sql');
 
 export interface PolicyEntry {
   readonly name: string;
@@ -38,7 +38,7 @@ export async function readPolicyRows(draft: Draft): Promise<string> {
   return String(await draft.ownCell(POLICIES, []));
 }
 
-/** A row of sql/policy-snapshot.sql, as far as it differs from an entry: lists are texts with commas. */
+/** A row of sql/features/snapshots/policy-snapshot.sql, as far as it differs from an entry: lists are texts with commas. */
 interface PolicyRow {
   readonly ip_access: string | null;
   readonly permissions: readonly { readonly fields: string | null }[];

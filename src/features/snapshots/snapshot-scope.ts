@@ -8,7 +8,7 @@ import { checkNewName } from '../../server/schema/change/plan-names.js';
 import { isPortableType } from './apply-columns.js';
 import { enumKey, enumNameOf, type SnapshotForeignKey, type SnapshotIndex } from './parse-snapshot.js';
 
-/** The result of sql/snapshot.sql, by the names of collections. */
+/** The result of sql/features/snapshots/snapshot.sql, by the names of collections. */
 export interface Details {
   /** The types of columns as PostgreSQL prints them, by collection and column. */
   readonly types: Readonly<Record<string, Readonly<Record<string, string>>>>;

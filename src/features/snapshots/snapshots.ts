@@ -35,7 +35,7 @@ import {
 import { type Omission, omittedFromSnapshot, snapshotOf } from './snapshot.js';
 import { type Details, SnapshotScope } from './snapshot-scope.js';
 
-const DETAILS = readSql('snapshot.sql');
+const DETAILS = readSql('features', 'snapshots', 'snapshot.sql');
 
 export interface TakenSnapshot {
   readonly snapshot: Snapshot;
@@ -163,9 +163,9 @@ interface SchemaState {
 /** The texts that a state is computed from, as one transaction reads them. */
 interface Catalogs {
   readonly catalog: CatalogVersion;
-  /** The result of sql/snapshot.sql. */
+  /** The result of sql/features/snapshots/snapshot.sql. */
   readonly details: string;
-  /** The result of sql/policy-snapshot.sql, or null without policies. */
+  /** The result of sql/features/snapshots/policy-snapshot.sql, or null without policies. */
   readonly policies: string | null;
 }
 
@@ -200,7 +200,7 @@ async function stateOf({ catalog, details, policies }: Catalogs, schemaChanges: 
   return { scope, snapshot: policies === null ? snapshot : { ...snapshot, policies: policyEntries(policies) } };
 }
 
-/** The result of sql/snapshot.sql, by schema and table. */
+/** The result of sql/features/snapshots/snapshot.sql, by schema and table. */
 interface Catalog {
   readonly types: readonly (TableName & { readonly types: Details['types'][string] })[];
   readonly indexes: readonly (TableName & Details['indexes'][number])[];

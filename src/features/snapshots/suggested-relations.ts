@@ -8,7 +8,7 @@ import { readSql } from '../../server/postgres/read-sql.js';
 import type { SchemaChanger } from '../../server/schema/change/change.js';
 import { planSuggestions, type Suggestion, suggestRelations } from './suggest.js';
 
-const UNINDEXED = readSql('unindexed.sql');
+const UNINDEXED = readSql('features', 'snapshots', 'unindexed.sql');
 
 /** A foreign key whose columns no index begins with. */
 export interface Unindexed {

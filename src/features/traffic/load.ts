@@ -55,7 +55,7 @@ export function loadRoutes(services: LoadServices): ApiRoute[] {
   ];
 }
 
-const DATABASE_LOAD = readSql('load.sql');
+const DATABASE_LOAD = readSql('features', 'traffic', 'load.sql');
 
 async function show(_: ActionRequest, { database, gather }: LoadServices): Promise<ActionResult> {
   const [gathered, activity, machine, limit] = await Promise.all([

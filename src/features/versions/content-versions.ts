@@ -36,7 +36,7 @@ import type { Database } from '../../server/postgres/pools/database.js';
 import { readSql } from '../../server/postgres/read-sql.js';
 import { hashOf, mustBeEmpty, mustBeNew, mustBeReadable } from './version-hook.js';
 
-const SAVE = readSql('versions', 'save.sql');
+const SAVE = readSql('features', 'versions', 'save.sql');
 
 export interface VersionServices {
   readonly database: Database;

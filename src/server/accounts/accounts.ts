@@ -11,10 +11,10 @@ import { readSql } from '../postgres/read-sql.js';
 import { clientColumns, type NewSession } from './logins.js';
 import { hashPassword } from './passwords.js';
 
-const IDENTITY = readSql('identity.sql');
-const ADMINISTRATOR = readSql('administrator.sql');
-const FIND_SHARE = readSql('shares', 'find.sql');
-const BEGIN_SHARE = readSql('shares', 'begin.sql');
+const IDENTITY = readSql('server', 'identity.sql');
+const ADMINISTRATOR = readSql('server', 'administrator.sql');
+const FIND_SHARE = readSql('server', 'shares', 'find.sql');
+const BEGIN_SHARE = readSql('server', 'shares', 'begin.sql');
 
 /** The holder of a token: a user or a share. */
 export async function lookUpAccount(database: Database, key: LookupKey): Promise<Account | null> {

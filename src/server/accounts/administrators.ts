@@ -19,9 +19,9 @@ import { readPolicy } from './passwords.js';
 
 const ADDRESS = /^[^\s@]+@[^\s@]+$/;
 
-const ADMINISTRATORS = readSql('administrators.sql');
-const CREDENTIALS = readSql('credentials.sql');
-export const REGISTRATION = readSql('auth', 'registration.sql');
+const ADMINISTRATORS = readSql('server', 'administrators.sql');
+const CREDENTIALS = readSql('server', 'credentials.sql');
+export const REGISTRATION = readSql('server', 'auth', 'registration.sql');
 
 const TABLES: ReadonlySet<string> = new Set([
   'service_users',

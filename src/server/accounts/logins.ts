@@ -293,5 +293,5 @@ export function clientColumns({ ip, userAgent, origin }: LoginClient): (string |
 }
 
 function statement(name: string): string {
-  return readSql('auth', `${name}.sql`);
+  return readSql('server', 'auth', `${name}.sql`);
 }

@@ -13,7 +13,7 @@ import type { CommitVisibility } from './visibility.js';
 /**
  * Changes with each table that is created, rewritten, truncated or dropped, and with grants, roles, memberships of roles, policies,
  * labels of enums, casts and their functions, and the configurations and dictionaries of text search. Statistics that VACUUM and ANALYZE write do not change
- * it. The service reads it several times a second, so it is shorter than the fingerprint of the schema (sql/fingerprint.sql), which is read
+ * it. The service reads it several times a second, so it is shorter than the fingerprint of the schema (sql/server/fingerprint.sql), which is read
  * rarely and covers the whole model. `inherited` changes if a table of any schema starts or stops inheriting from another.
  */
 const CATALOG = withCatalog(`select concat_ws(' ',

@@ -1,5 +1,5 @@
 /**
- * Triggers that report which rows a statement has changed (sql/system/023_live_channels.sql): which tables need them, have them and may get
+ * Triggers that report which rows a statement has changed (sql/server/system/023_live_channels.sql): which tables need them, have them and may get
  * them. A statement fires the triggers of the table that it names, and no others: rows of a partition can be changed by a statement
  * that names it or what it is a partition of, rows of a table that inherits also by one that names an ancestor.
  */

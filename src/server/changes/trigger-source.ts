@@ -225,7 +225,7 @@ function summaryOf({ sources, written }: TriggeredTables): string {
   ]);
 }
 
-/** The payload that sql/system/023_live_channels.sql writes. */
+/** The payload that sql/server/system/023_live_channels.sql writes. */
 interface Notification {
   readonly table: number;
   readonly xid: number;

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { packagePath } from '../../base/package-files.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
 
-/** `readSql('auth', 'begin.sql')`. */
+/** `readSql('server', 'auth', 'begin.sql')`. */
 export function readSql(...path: string[]): string {
   return withCatalog(readFileSync(packagePath('sql', ...path), 'utf8'));
 }

@@ -86,7 +86,7 @@ import {
 } from './write-result.js';
 
 interface WriteOptions {
-  /** Where a request with an `Idempotency-Key` is recorded by the statement that writes: see sql/system/005_receipts.sql. */
+  /** Where a request with an `Idempotency-Key` is recorded by the statement that writes: see sql/server/system/005_receipts.sql. */
   readonly records: Collection | null;
   readonly activityLog: ActivityLog;
   /** Whether the item of the request must have one of the entity tags. */

@@ -18,12 +18,12 @@ import type { Installation } from './installation.js';
 import { systemFiles, systemTables } from './system-tables.js';
 import type { CatalogSource, CatalogVersion } from './watch.js';
 
-const INTROSPECT = readSql('introspect.sql');
-const FINGERPRINT = readSql('fingerprint.sql');
+const INTROSPECT = readSql('server', 'introspect.sql');
+const FINGERPRINT = readSql('server', 'fingerprint.sql');
 
-const OTHER_SCHEMAS = readSql('other-schemas.sql');
+const OTHER_SCHEMAS = readSql('server', 'other-schemas.sql');
 
-const POLICIES = readSql('policies.sql');
+const POLICIES = readSql('server', 'policies.sql');
 
 export function policiesOf(database: Database): PolicySource {
   return {
@@ -111,8 +111,8 @@ export async function loadSchema(session: Session, database: Database, partial =
   return { text: whole, document: parseOwnJson(whole), digest: hash('sha1', whole, 'base64url') };
 }
 
-const ROLE_PRIVILEGES = readSql('role-privileges.sql');
-const EXEMPT = readSql('exempt-tables.sql');
+const ROLE_PRIVILEGES = readSql('server', 'role-privileges.sql');
+const EXEMPT = readSql('server', 'exempt-tables.sql');
 
 /** Tables of Citus, with the column by which they are distributed. Other databases do not have this catalog. */
 const DISTRIBUTED = `select pg_catalog.json_agg(pg_catalog.json_build_array(logicalrelid::pg_catalog.oid::int8,
@@ -142,7 +142,7 @@ export function listen(
   });
 }
 
-const STATISTICS = readSql('statistics.sql');
+const STATISTICS = readSql('server', 'statistics.sql');
 
 type Table = Pick<Collection, 'schema' | 'table'>;
 

@@ -250,7 +250,7 @@ async function update(session: Session, { schema, applied }: Installation, obser
 async function addDemo(session: Session, schema: string, home: Installation, observe: Observer): Promise<void> {
   const name = 'demo.sql';
   if (home.applied.has(name) || !(await isEmpty(session, schema, home.schema))) return;
-  const text = await readFile(packagePath('sql', name), 'utf8');
+  const text = await readFile(packagePath('sql', 'server', name), 'utf8');
   await session.transaction(async () => {
     await enter(session, [schema, home.schema]);
     await carryOut(session, { name, text });

@@ -1,12 +1,12 @@
 /**
- * The service's own tables and fields, which the files of sql/system define. Which of the tables of a
+ * The service's own tables and fields, which the files of sql/server/system define. Which of the tables of a
  * database they are is known by where an installation is (migrate.ts), so a user's table may have any name.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { packagePath } from '../../../base/package-files.js';
 import { definedFields } from '../../../compiler/sql/definitions.js';
 
-/** A file of sql/system, or the demo model. */
+/** A file of sql/server/system, or the demo model. */
 export interface SystemFile {
   readonly name: string;
   readonly text: string;
@@ -19,11 +19,11 @@ let known: SystemFile[] | null = null;
 
 /** In the order in which they are carried out. */
 export function systemFiles(): readonly SystemFile[] {
-  const folder = packagePath('sql', 'system');
+  const folder = packagePath('sql', 'server', 'system');
   known ??= readdirSync(folder)
     .filter((name) => name.endsWith('.sql'))
     .sort()
-    .map((name) => ({ name, text: readFileSync(packagePath('sql', 'system', name), 'utf8') }));
+    .map((name) => ({ name, text: readFileSync(packagePath('sql', 'server', 'system', name), 'utf8') }));
   return known;
 }
 

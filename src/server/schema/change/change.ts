@@ -185,7 +185,7 @@ interface Changed<Result> {
   readonly schema: LoadedSchema | null;
 }
 
-const RECORD = readSql('schema-activity.sql');
+const RECORD = readSql('server', 'schema-activity.sql');
 const ENTRIES_PER_STATEMENT = 1_000;
 
 const NO_CALLER: Caller = { user: null, role: null, roles: [], policies: [] };

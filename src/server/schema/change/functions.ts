@@ -4,7 +4,7 @@ import type { Model } from '../../../compiler/model/model.js';
 import { readSql } from '../../postgres/read-sql.js';
 import type { Draft } from './change.js';
 
-const FUNCTIONS = readSql('functions.sql');
+const FUNCTIONS = readSql('server', 'functions.sql');
 
 interface DatabaseFunction {
   readonly name: string;

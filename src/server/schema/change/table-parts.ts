@@ -37,7 +37,7 @@ export async function findParts<Part extends TablePart>(
   });
 }
 
-const INDEXES = readSql('indexes.sql');
+const INDEXES = readSql('server', 'indexes.sql');
 
 interface IndexFacts extends TablePart {
   /** In the order of the index, with null for an expression. */
@@ -134,7 +134,7 @@ export async function dropIndex(draft: Draft, collection: string, name: string):
   await draft.execute([{ kind: facts.constraint === 'u' ? 'drop-constraint' : 'drop-index', table: collection, name }]);
 }
 
-const CHECKS = readSql('checks.sql');
+const CHECKS = readSql('server', 'checks.sql');
 
 interface CheckFacts extends TablePart {
   readonly columns: readonly string[];
