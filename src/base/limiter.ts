@@ -47,7 +47,10 @@ export const OWN_TURN: Turn = Object.freeze({ caller: '' });
 export interface LimiterOptions {
   /** Milliseconds. */
   readonly waitTimeout: number;
-  /** The most that one caller may have at a time. By default half, and three quarters while there is no other caller. */
+  /**
+   * The most that one caller may have at a time. By default half, a quarter for work that takes several locks, and three quarters of both
+   * while there is no other caller.
+   */
   readonly share?: number;
   readonly maxWaiting?: number;
   /** The error for work whose time has passed, or for which the queue has no room. */
@@ -83,7 +86,9 @@ const MAX_WAITING = 10_000;
 /** Milliseconds after its last turn in which a caller counts as one that may come again. */
 const PRESENT_MS = 10_000;
 
-/** Work that takes several locks also takes long, so a caller has less of it at a time: this part of all places. */
+/** A caller has at most one of so many parts of all places. */
+const PARTS = 2;
+/** Work that takes several locks also takes long, so a caller has less of it at a time. */
 const LOCKING_PARTS = 4;
 
 /** Milliseconds after a deadlock in which the callers that took part in it run work that takes locks one at a time. */
@@ -172,13 +177,13 @@ export class Limiter {
 
   #mayRun({ name, running, locking }: Caller, { takesLocks = false }: Turn): boolean {
     if (this.#running >= this.size) return false;
-    if (name !== '' && running >= this.#shareOf(name, 2)) return false;
+    if (name !== '' && running >= this.#shareOf(name, PARTS)) return false;
     if (!takesLocks) return true;
     if (name !== '' && locking >= this.#shareOf(name, LOCKING_PARTS)) return false;
     return !this.#isCalm(name) || this.#calmRunning() === 0;
   }
 
-  /** One of the parts. It leaves places for the next caller, also if there was none so far. */
+  /** The most places that a caller may have. Some are left for the next caller, also if there was none so far. */
   #shareOf(name: string, parts: number): number {
     const { size } = this;
     const { caller, at, otherAt } = this.#last;
@@ -279,7 +284,8 @@ export class Limiter {
     let found: { readonly caller: Caller; readonly waiting: Waiting } | null = null;
     for (const caller of this.#callers.values()) {
       const isLater = found && (caller.running - found.caller.running || caller.served - found.caller.served) > 0;
-      if (isLater) continue;
+      // A caller without a free place would have its whole queue looked through.
+      if (isLater || !this.#mayRun(caller, OWN_TURN)) continue;
       for (const waiting of caller.waiting)
         if (this.#mayRun(caller, waiting.turn)) {
           found = { caller, waiting };

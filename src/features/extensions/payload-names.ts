@@ -66,7 +66,7 @@ export class PayloadNames {
     return collections.get(String(name));
   }
 
-  /** As the plan would refuse it: a caller who may not write every field does not learn which fields there are. */
+  /** The error that the plan would throw. Without the right to write every field, it does not name the fields that exist. */
   #unknown({ collection, rights, path }: Place, name: string, fieldPath: string): Error {
     const { access, model } = this;
     const right = rights.find((each) => access?.grant(each, collection, model)) ?? rights[0];
