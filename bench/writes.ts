@@ -3,6 +3,7 @@
  * so its own functions plan and compile the same payloads here.
  */
 
+import { randomUUID } from 'node:crypto';
 import { parseLimits } from '../src/app/core.js';
 import { withCore } from '../src/app/start.js';
 import { compileReadBack } from '../src/compiler/compile/read.js';
@@ -48,6 +49,7 @@ export function compileWrites(
           maxRows: null,
           access: null,
           author: NO_AUTHOR,
+          newUuid: randomUUID,
           variables: { now: new Date().toISOString(), ...CALLER },
         };
         const changes = items.map((data): ItemChange => ({ key: key ?? '', data }));

@@ -8,7 +8,6 @@ import { StartError } from '../base/errors.js';
 import { countEvents, type Event, type Observer } from '../base/observe.js';
 import { atMost } from '../base/time-limit.js';
 import type { Collection, Model } from '../compiler/model/model.js';
-import { loadGrammar } from '../compiler/sql/grammar.js';
 import { findRunning, holdsCluster, startEmbedded } from '../features/embedded/cluster.js';
 import type { ExtensionServices } from '../features/extensions/extensions.js';
 import { openExtensions } from '../features/extensions/load-extensions.js';
@@ -34,6 +33,7 @@ import { openAdmin } from '../server/http/admin-server.js';
 import type { RequestListener } from '../server/http/app.js';
 import { deleteExpiredCounts, openLimitStore } from '../server/http/limit-store.js';
 import { createLimits } from '../server/http/limiter.js';
+import { prepareThread } from '../server/node/prepare-thread.js';
 import { loginObstacle, settingObstacle, unreadableTables } from '../server/postgres/catalog/caller-login.js';
 import { catalogSourceOf, findOtherSchemas, listen, policiesOf } from '../server/postgres/catalog/catalog.js';
 import { Installation } from '../server/postgres/catalog/installation.js';
@@ -375,7 +375,7 @@ async function startSources(start: Start, broadcast: Send): Promise<Sources> {
   const { config, observe, started } = start;
   const { database, databaseUrl } = await openSource(start);
   await prepareTables(start, database, config.DATABASE_URL === null && config.DEMO_DATA);
-  await loadGrammar();
+  await prepareThread();
   const reload = async (): Promise<void> => {
     await policies.reload();
     await broadcast({ kind: 'access' });

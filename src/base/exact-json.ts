@@ -3,7 +3,6 @@
  * Numbers that would lose some are read as `Digits`, which hold their text until it becomes part of a parameter; all others are
  * plain numbers. Most texts have none: whether to look closer is decided by one search.
  */
-import { randomUUID } from 'node:crypto';
 import { invalidPayload } from './errors.js';
 import { runSteps, type Steps } from './time-slices.js';
 
@@ -17,7 +16,7 @@ export class Digits {
   /** The mark is for `writtenJson` alone: other callers, such as the error texts of GraphQL, get the digits. */
   toJSON(): string {
     if (!writing) return this.text;
-    writing.mark ??= makeMark();
+    writing.marked++;
     writing.hasLongExponent ||= LONG_EXPONENT.test(this.text);
     return writing.mark + this.text;
   }
@@ -29,8 +28,9 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
 }
 
 interface Writing {
-  /** Null as long as no number with digits was met. */
-  mark: string | null;
+  readonly mark: string;
+  /** How many numbers with digits were met. */
+  marked: number;
   hasLongExponent: boolean;
 }
 
@@ -38,12 +38,15 @@ interface Writing {
 let writing: Writing | null = null;
 
 /**
- * Before the text of a number that stands in quotes on its way through JSON. Each text has its own, and none leaves this file: a string
- * that begins with a known mark would become JSON of the sender's choice.
+ * Before the text of a number that stands in quotes on its way through JSON. A string of the sender that begins with the mark would become
+ * JSON of the sender's choice: a text that has more marks than numbers is written again, with another one.
  */
 function makeMark(): string {
-  return `digits ${randomUUID()} `;
+  return `digits ${Math.random()} `;
 }
+
+/** The first mark that is tried. */
+const PLAIN_MARK = 'digits ';
 
 const LONG_EXPONENT = /[eE][+-]?0*[1-9]\d{3}/;
 
@@ -116,14 +119,19 @@ interface WrittenJson {
 }
 
 export function writtenJson(value: unknown): WrittenJson {
-  const state: Writing = { mark: null, hasLongExponent: false };
-  writing = state;
-  try {
-    const text = JSON.stringify(value);
-    const { mark, hasLongExponent } = state;
-    return { text: mark === null ? text : text.replace(new RegExp(`"${mark}([^"]*)"`, 'g'), '$1'), hasLongExponent };
-  } finally {
-    writing = null;
+  for (let mark = PLAIN_MARK; ; mark = makeMark()) {
+    const state: Writing = { mark, marked: 0, hasLongExponent: false };
+    writing = state;
+    try {
+      const text = JSON.stringify(value);
+      const { marked, hasLongExponent } = state;
+      if (marked === 0) return { text, hasLongExponent };
+      const [first = '', ...marks] = text.split(`"${mark}`);
+      if (marks.length > marked) continue;
+      return { text: first + marks.map((rest) => rest.replace('"', '')).join(''), hasLongExponent };
+    } finally {
+      writing = null;
+    }
   }
 }
 

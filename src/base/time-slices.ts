@@ -1,22 +1,22 @@
 /**
  * Long work in slices: a loop over many entries pauses after each slice, so that waiting requests have their turn.
  */
-import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { nextTurn, now } from './host.js';
 
 const SLICE_MS = 10;
 
 const ENTRIES_PER_CLOCK_CHECK = 64;
 
 export class TimeSlice {
-  #start = performance.now();
+  #start = now();
 
   isOver(): boolean {
-    return performance.now() - this.#start > SLICE_MS;
+    return now() - this.#start > SLICE_MS;
   }
 
   async rest(): Promise<void> {
     await nextTurn();
-    this.#start = performance.now();
+    this.#start = now();
   }
 }
 
@@ -70,9 +70,9 @@ export async function runInSlices<Result>(steps: Steps<Result>): Promise<Result>
 
 /** Goes on until a slice has passed, or the work is done. */
 export function advance<Result>(steps: Steps<Result>): IteratorResult<undefined, Result> {
-  const until = performance.now() + SLICE_MS / 2;
+  const until = now() + SLICE_MS / 2;
   let result = steps.next();
-  while (!result.done && performance.now() < until) result = steps.next();
+  while (!result.done && now() < until) result = steps.next();
   return result;
 }
 
@@ -106,128 +106,4 @@ export function* flatMapSteps<Entry, Result>(
 // biome-ignore lint/correctness/useYield: it has none.
 export function* oneStep<Result>(work: () => Result): Steps<Result> {
   return work();
-}
-
-const MAX_PAUSE_MS = 250;
-/** Work that needs no pause: between two of them the loop has its turn anyway. */
-const SHORT_WORK_MS = 10;
-
-/**
- * For work that has only a few places to pause: one step at a time, and after each the loop is left to the others for as long as it
- * took. Else several that arrive together would keep everybody waiting for as long as all of them take. Callers have their turns
- * one after the other, however much each of them has waiting.
- */
-export class TurnQueue {
-  readonly #waiting = new Map<string, (() => void)[]>();
-  #isBusy = false;
-
-  async run<Result>(caller: string, work: () => Result): Promise<Result> {
-    await this.#turnOf(caller);
-    await nextTurn();
-    const start = performance.now();
-    try {
-      return work();
-    } finally {
-      const took = performance.now() - start;
-      if (took < SHORT_WORK_MS) this.#next();
-      else void sleep(Math.min(took, MAX_PAUSE_MS)).then(() => this.#next());
-    }
-  }
-
-  #turnOf(caller: string): Promise<void> {
-    if (!this.#isBusy) {
-      this.#isBusy = true;
-      return Promise.resolve();
-    }
-    return new Promise((resolve) => {
-      const waiting = this.#waiting.get(caller);
-      if (waiting) waiting.push(resolve);
-      else this.#waiting.set(caller, [resolve]);
-    });
-  }
-
-  #next(): void {
-    const [first] = this.#waiting;
-    this.#isBusy = first !== undefined;
-    if (!first) return;
-    const [caller, waiting] = first;
-    const resolve = waiting.shift();
-    // Behind all others, where there is more.
-    this.#waiting.delete(caller);
-    if (waiting.length > 0) this.#waiting.set(caller, waiting);
-    resolve?.();
-  }
-}
-
-/** Milliseconds. Shorter than `SLICE_MS`: a small request comes to several turns of the loop before it is answered. */
-const CALLER_SLICE_MS = 0.5;
-
-const callerTurns = new TurnQueue();
-
-/**
- * Long work of a caller, such as planning many writes. It pauses after each slice, and in each turn of the loop only one of all such works goes on.
- * Callers have their turns one after the other.
- */
-export class CallerSlice {
-  #start = performance.now();
-
-  constructor(private readonly caller: string) {}
-
-  /** To be called between steps. Waits at the end of a slice. */
-  async pause(): Promise<void> {
-    if (performance.now() - this.#start < CALLER_SLICE_MS) return;
-    await callerTurns.run(this.caller, () => {
-      this.#start = performance.now();
-    });
-  }
-}
-
-const CHARACTERS_PER_STEP = 1_048_576;
-
-/** The bytes of a long text, without keeping other requests waiting. */
-export async function encodeInSlices(text: string): Promise<Buffer> {
-  const pieces: string[] = [];
-  for (let start = 0; start < text.length; ) {
-    let end = start + CHARACTERS_PER_STEP;
-    if (isHighSurrogate(text.charCodeAt(end - 1))) end++;
-    pieces.push(text.slice(start, end));
-    start = end;
-  }
-  const lengths = await runInSlices(mapSteps(pieces, (piece) => Buffer.byteLength(piece)));
-  const bytes = Buffer.allocUnsafeSlow(lengths.reduce((sum, length) => sum + length, 0));
-  let offset = 0;
-  const write = (piece: string): void => {
-    offset += bytes.write(piece, offset);
-  };
-  await runInSlices(mapSteps(pieces, write));
-  return bytes;
-}
-
-function isHighSurrogate(code: number): boolean {
-  return code >= 0xd800 && code <= 0xdbff;
-}
-
-/** JSON of a large value, without keeping other requests waiting. Objects and lists down to `depth` are written entry by entry. */
-export async function writeJsonInSlices(value: object, depth: number): Promise<string> {
-  const pieces: string[] = [];
-  await runInSlices(piecesOf(value, depth, pieces));
-  return pieces.join('');
-}
-
-function* piecesOf(value: unknown, depth: number, pieces: string[]): Steps<void> {
-  if (depth === 0 || typeof value !== 'object' || value === null) {
-    pieces.push(JSON.stringify(value) ?? 'null');
-    yield;
-    return;
-  }
-  const isList = Array.isArray(value);
-  const [start, end] = isList ? '[]' : '{}';
-  let mark = start ?? '';
-  for (const [name, entry] of Object.entries(value)) {
-    if (entry === undefined && !isList) continue;
-    pieces.push(mark, isList ? '' : `${JSON.stringify(name)}:`);
-    mark = ',';
-    yield* piecesOf(entry, depth - 1, pieces);
-  }
-  pieces.push(mark === ',' ? '' : mark, end ?? '');
 }

@@ -23,6 +23,7 @@ const FOLDERS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['postgres'],
     ['access'],
     ['config'],
+    ['node'],
   ],
   compiler: [['compile'], ['plan'], ['graphql'], ['request'], ['model'], ['sql']],
   speed: [['threads'], ['cache', 'replicas', 'plan-choices'], ['batching']],

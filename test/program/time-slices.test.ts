@@ -1,8 +1,9 @@
 /** Work that cannot be done in slices is done one at a time, and callers have their turns one after the other. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { encodeInSlices, type Steps, TurnQueue } from '../../src/base/time-slices.js';
+import type { Steps } from '../../src/base/time-slices.js';
 import { CallerBudgets } from '../../src/server/execute/caller-budget.js';
+import { encodeInSlices, TurnQueue } from '../../src/server/node/turns.js';
 
 const block = (milliseconds: number): void => {
   for (const end = performance.now() + milliseconds; performance.now() < end; );

@@ -2,6 +2,7 @@
 import { assertNever } from '../../base/assert-never.js';
 import { forbiddenField, invalidQuery } from '../../base/errors.js';
 import { didYouMean } from '../../base/nearest-name.js';
+import { isLongerThan } from '../../base/utf8.js';
 import {
   type Collection,
   collectionOf,
@@ -297,6 +298,6 @@ export function isJson(field: Field): boolean {
 
 /** Names in a response may be as long as a column name: 63 bytes. */
 export function checkName(name: string): string {
-  if (Buffer.byteLength(name) > 63) throw invalidQuery(`"${name}" is too long for the name of a field: use an alias`);
+  if (isLongerThan(name, 63)) throw invalidQuery(`"${name}" is too long for the name of a field: use an alias`);
   return name;
 }

@@ -1,8 +1,10 @@
 /** The parameters of a query, as REST brackets or JSON give them, become the AST. `deep` holds the same with underscores. */
 
+import { bytesOfBase64 } from '../../base/base64.js';
 import { invalidQuery, tooManyRelations } from '../../base/errors.js';
 import { Digits, isObject } from '../../base/exact-json.js';
 import { isOneOf } from '../../base/narrow.js';
+import { isLongerThan } from '../../base/utf8.js';
 import {
   AGGREGATES,
   type Aggregate,
@@ -115,7 +117,7 @@ function parseAlias(input: unknown, context: ParseContext): Alias[] {
   return Object.entries(readObject(input, 'alias')).map(([name, value]) => {
     if (typeof value !== 'string' || value === '') throw invalidQuery(`The alias "${name}" must name a field`);
     if (name === '' || name.includes('.') || name === '*') throw invalidQuery(`"${name}" cannot be an alias`);
-    if (Buffer.byteLength(name) > 63 || name.startsWith('%') || name.includes('\0')) {
+    if (isLongerThan(name, 63) || name.startsWith('%') || name.includes('\0')) {
       throw invalidQuery(`"${name}" cannot be an alias: at most 63 bytes, without a leading percent sign`);
     }
     const target = parseExpression(value, 'alias', context);
@@ -135,7 +137,7 @@ function parseSearchTerm(input: unknown, context: ParseContext): Slot | null {
   const term = String(input).trim();
   if (term.includes('\0')) throw invalidQuery('"search" cannot contain a NUL character');
   if (term === '') return null;
-  if (Buffer.byteLength(term) > LONGEST_TERM) throw invalidQuery(`"search" is longer than ${LONGEST_TERM} bytes`);
+  if (isLongerThan(term, LONGEST_TERM)) throw invalidQuery(`"search" is longer than ${LONGEST_TERM} bytes`);
   if (context.values.countTerm() > MOST_TERMS)
     throw invalidQuery(`"search" is used in more than ${MOST_TERMS} places of one request`);
   return context.values.add(term);
@@ -199,9 +201,7 @@ function parseCursor(input: unknown, context: ParseContext): Query['cursor'] {
   if (input === '') return 'first';
   if (typeof input === 'string' && /^[\w-]+$/.test(input)) {
     try {
-      const list: unknown = JSON.parse(
-        new TextDecoder('utf-8', { fatal: true }).decode(Buffer.from(input, 'base64url')),
-      );
+      const list: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytesOfBase64(input)));
       if (
         Array.isArray(list) &&
         list.every((each) => each === null || (typeof each === 'string' && !each.includes('\0')))

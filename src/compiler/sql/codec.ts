@@ -1,8 +1,8 @@
 /** How values are written for PostgreSQL, by the base type of the column they meet. */
 
-import { isIP } from 'node:net';
 import { forbidden, invalidQuery, type ServiceError } from '../../base/errors.js';
 import { wholeDigits } from '../../base/exact-json.js';
+import { ipVersion } from '../../base/ip-address.js';
 import { type Composite, strayAttribute } from './composite.js';
 import { SHAPE, shapeText } from './geojson.js';
 import { jsonKey, recordKey } from './key-literal.js';
@@ -299,8 +299,8 @@ function multirangeOf(text: string): string | null {
 /** An address, or one with the length of its network. */
 function isNetwork(text: string): boolean {
   const [address = '', length, ...rest] = text.split('/');
-  const version = isIP(address);
-  if (version === 0 || address.includes('%') || rest.length > 0) return false;
+  const version = ipVersion(address);
+  if (version === 0 || rest.length > 0) return false;
   return length === undefined || (/^\d{1,3}$/.test(length) && Number(length) <= (version === 4 ? 32 : 128));
 }
 

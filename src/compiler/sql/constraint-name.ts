@@ -1,5 +1,6 @@
 /** Names of constraints and indexes that the service makes, or proposes. */
-import { createHash } from 'node:crypto';
+import { sha256 } from '../../base/sha256.js';
+import { isLongerThan } from '../../base/utf8.js';
 
 const MAX_NAME_BYTES = 63;
 
@@ -11,10 +12,7 @@ export function constraintName(
 ): string {
   const exact = `${table}_${column}_${suffix}`;
   const name = exact.toLowerCase().replace(/[^\w]/g, '_');
-  if (name === exact && Buffer.byteLength(exact) <= MAX_NAME_BYTES) return name;
-  const digest = createHash('sha256')
-    .update(JSON.stringify([table, column]))
-    .digest('hex')
-    .slice(0, 8);
+  if (name === exact && !isLongerThan(exact, MAX_NAME_BYTES)) return name;
+  const digest = sha256(JSON.stringify([table, column])).slice(0, 8);
   return `${name.slice(0, MAX_NAME_BYTES - suffix.length - digest.length - 2)}_${digest}_${suffix}`;
 }

@@ -3,6 +3,7 @@
  * interpolation throws, so a string that came with a request cannot become SQL. Only this file quotes.
  * `statement` builds the SQL text of a fragment.
  */
+import { isLongerThan } from '../../base/utf8.js';
 import { catalogOperator, withCatalog } from './catalog-names.js';
 import type { Parameter } from './parameter.js';
 import { vetExpression } from './verify.js';
@@ -134,7 +135,7 @@ export function join(fragments: readonly Fragment[], separator = COMMA): Fragmen
 
 export function quoteIdentifier(name: string): string {
   if (name === '' || name.includes('\0')) throw new Error('an identifier cannot be empty or hold a NUL character');
-  if (Buffer.byteLength(name) > 63) throw new Error(`the identifier "${name}" is longer than 63 bytes`);
+  if (isLongerThan(name, 63)) throw new Error(`the identifier "${name}" is longer than 63 bytes`);
   return `"${name.replaceAll('"', '""')}"`;
 }
 

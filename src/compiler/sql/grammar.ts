@@ -1,19 +1,14 @@
 /** PostgreSQL's own grammar, a megabyte of WebAssembly. */
-import { setFlagsFromString } from 'node:v8';
 import type { Grammar } from 'libpg-query/wasm/libpg-query.js';
 import { onlyOf } from '../../base/narrow.js';
 
 let grammar: Grammar | null = null;
+const ENCODER = new TextEncoder();
+const DECODER = new TextDecoder('utf-8', { ignoreBOM: true });
 
-/**
- * Called before anything is parsed; only the first call in a thread loads it, and a program may start several services. The optimizing compiler of WebAssembly, which begins with the import, would take
- * 55 MiB that the process never gives back, and new shapes are not compiled any sooner for it. In Node 24 it would take hundreds, and
- * `--liftoff-only`, which stands for both flags, has the opposite effect there when it is set after the start of the process.
- */
+/** Called before anything is parsed. Only the first call in a thread loads the grammar, and a program may start several services. */
 export async function loadGrammar(): Promise<void> {
   if (grammar !== null) return;
-  setFlagsFromString('--no-wasm-tier-up');
-  setFlagsFromString('--no-wasm-dynamic-tiering');
   // The package's own functions read each tree as JSON, which takes as long as parsing: most need not be read.
   const { default: load } = await import('libpg-query/wasm/libpg-query.js');
   grammar = await load();
@@ -74,27 +69,27 @@ export function tryParse(text: string): readonly SelectStatement[] | null {
 export function parseTree(text: string): string {
   if (grammar === null) throw new Error('the grammar is not loaded');
   if (text.includes('\0')) throw new Error('a statement has no NUL');
-  const size = Buffer.byteLength(text);
-  const input = grammar._malloc(size + 1);
+  // A character of JavaScript has at most three bytes, and the text ends with a zero.
+  const size = 3 * text.length + 1;
+  const input = grammar._malloc(size);
   let result = 0;
   try {
-    memoryOf(grammar).write(`${text}\0`, input);
+    ENCODER.encodeInto(`${text}\0`, new Uint8Array(grammar.HEAPU8.buffer, input, size));
     result = grammar._wasm_parse_query_raw(input);
-    // A pointer each: the tree, what was written to stderr, the error, which begins with its message. Memory may have grown.
-    const memory = memoryOf(grammar);
-    const error = memory.readUInt32LE(result + 8);
-    if (error !== 0) throw new Error(textAt(memory, memory.readUInt32LE(error)));
-    return textAt(memory, memory.readUInt32LE(result));
+    // Memory may have grown.
+    const { buffer } = grammar.HEAPU8;
+    // A pointer each: the tree, what was written to stderr, the error, which begins with its message.
+    const pointers = new DataView(buffer);
+    const error = pointers.getUint32(result + 8, true);
+    if (error !== 0) throw new Error(textAt(buffer, pointers.getUint32(error, true)));
+    return textAt(buffer, pointers.getUint32(result, true));
   } finally {
     grammar._free(input);
     if (result !== 0) grammar._wasm_free_parse_result(result);
   }
 }
 
-function memoryOf({ HEAPU8 }: Grammar): Buffer {
-  return Buffer.from(HEAPU8.buffer);
-}
-
-function textAt(memory: Buffer, start: number): string {
-  return memory.toString('utf8', start, memory.indexOf(0, start));
+function textAt(buffer: ArrayBuffer, start: number): string {
+  const memory = new Uint8Array(buffer);
+  return DECODER.decode(memory.subarray(start, memory.indexOf(0, start)));
 }

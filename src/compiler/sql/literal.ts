@@ -1,4 +1,5 @@
 /** Values with a text format of PostgreSQL: arrays, vectors, bytes, pairs of an hstore. */
+import { hexOfBase64 } from '../../base/host.js';
 
 export function arrayLiteral(entries: readonly (string | null)[]): string {
   let literal = '{';
@@ -23,7 +24,7 @@ export function vectorOf(entries: readonly unknown[]): string | null {
 export function hexOf(base64: string): string | null {
   const digits = base64.replace(/={1,2}$/, '');
   if (!/^[A-Za-z0-9+/_-]*$/.test(digits) || digits.length % 4 === 1) return null;
-  return `\\x${Buffer.from(digits, 'base64').toString('hex')}`;
+  return `\\x${hexOfBase64(digits)}`;
 }
 
 /** Arrays of more than one dimension show their elements in hexadecimal digits. */

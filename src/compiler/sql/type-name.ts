@@ -4,6 +4,7 @@
  */
 import { LRUCache } from 'lru-cache';
 import { propertiesOf } from '../../base/narrow.js';
+import { isLongerThan } from '../../base/utf8.js';
 import { type Fragment, identifier, integerLiteral, join, nothing, sql } from './fragment.js';
 import { onlyExpression, tryParse } from './grammar.js';
 
@@ -29,7 +30,7 @@ export function readTypeName(text: string): TypeName | null {
 
 function parseTypeName(text: string): TypeName | null {
   const node = parse(text);
-  if (!node || node.setof || node.pct_type || Buffer.byteLength(text) > MAX_LENGTH) return null;
+  if (!node || node.setof || node.pct_type || isLongerThan(text, MAX_LENGTH)) return null;
   const names = (node.names ?? []).map(({ String: each }) => each?.sval);
   const modifiers = (node.typmods ?? []).map(modifierOf);
   if (names.length === 0 || names.length > 2 || !names.every(isName)) return null;
@@ -54,6 +55,7 @@ export function typeFragment({ names, modifiers, dimensions }: TypeName): Fragme
 }
 
 const MAX_LENGTH = 300;
+const MAX_NAME = 63;
 
 interface TypeNode {
   readonly names?: readonly { readonly String?: { readonly sval?: string } }[];
@@ -88,5 +90,5 @@ function modifierOf({ A_Const: constant, ColumnRef: word }: ModifierNode): numbe
 }
 
 function isName(name: string | undefined): name is string {
-  return name !== undefined && name !== '' && Buffer.byteLength(name) <= 63;
+  return name !== undefined && name !== '' && !isLongerThan(name, MAX_NAME);
 }

@@ -10,8 +10,8 @@ import { isObject } from '../../base/exact-json.js';
 import { createObserver } from '../../base/observe.js';
 import { buildModel } from '../../compiler/model/introspect.js';
 import type { Model } from '../../compiler/model/model.js';
-import { loadGrammar } from '../../compiler/sql/grammar.js';
 import { type Config, readArguments, readConfig } from '../../server/config/config.js';
+import { prepareThread } from '../../server/node/prepare-thread.js';
 import { loadSchema } from '../../server/postgres/catalog/catalog.js';
 import { locateSystemTables } from '../../server/postgres/catalog/migrate.js';
 import { type Adoption, adopt as carryOver } from './adopt.js';
@@ -49,7 +49,7 @@ export async function adopt(words: readonly string[]): Promise<void> {
   // A statement may copy millions of rows.
   const config = { ...readConfig({ ...process.env, ...environment }), DATABASE_STATEMENT_TIMEOUT: 0 };
   const dryRun = switches.has('dry-run');
-  await loadGrammar();
+  await prepareThread();
   const { verify: url, token } = values;
   if (url !== undefined) {
     if (!URL.canParse(url)) throw new StartError(`--verify must look like https://directus.example.com, not "${url}"`);

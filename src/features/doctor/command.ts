@@ -9,7 +9,6 @@ import { within } from '../../base/time-limit.js';
 import { candidateStatement, referenceCandidate } from '../../compiler/compile/index-candidates.js';
 import { buildModel } from '../../compiler/model/introspect.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
-import { loadGrammar } from '../../compiler/sql/grammar.js';
 import {
   hasTriggers,
   inspectTriggers,
@@ -18,6 +17,7 @@ import {
 } from '../../server/changes/live-triggers.js';
 import { logObstacle } from '../../server/changes/publication.js';
 import { type Config, readArguments, readConfig } from '../../server/config/config.js';
+import { prepareThread } from '../../server/node/prepare-thread.js';
 import { loginObstacle, unreadableTables } from '../../server/postgres/catalog/caller-login.js';
 import { findOtherSchemas, loadSchema } from '../../server/postgres/catalog/catalog.js';
 import { locateSystemTables } from '../../server/postgres/catalog/migrate.js';
@@ -72,7 +72,7 @@ async function doctor(words: readonly string[]): Promise<void> {
 }
 
 async function examine(config: Config): Promise<readonly Finding[]> {
-  await loadGrammar();
+  await prepareThread();
   return withDatabase(config, createObserver('error'), console.error, async (database) => {
     const examined = await lookAt(database, config);
     return [

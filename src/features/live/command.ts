@@ -8,7 +8,6 @@ import { ServiceError, StartError, UsageError } from '../../base/errors.js';
 import { createObserver } from '../../base/observe.js';
 import { buildModel } from '../../compiler/model/introspect.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
-import { loadGrammar } from '../../compiler/sql/grammar.js';
 import {
   announceTriggers,
   inspectTriggers,
@@ -19,6 +18,7 @@ import {
 import type { TableName } from '../../server/changes/publication.js';
 import type { TriggerChange } from '../../server/changes/statement-triggers.js';
 import { type Config, readArguments, readConfig } from '../../server/config/config.js';
+import { prepareThread } from '../../server/node/prepare-thread.js';
 import { loadSchema } from '../../server/postgres/catalog/catalog.js';
 import { locateSystemTables } from '../../server/postgres/catalog/migrate.js';
 import type { Database } from '../../server/postgres/pools/database.js';
@@ -74,7 +74,7 @@ const SUBCOMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
 ]);
 
 export async function servedTables(database: Database): Promise<readonly TableName[]> {
-  await loadGrammar();
+  await prepareThread();
   const { document } = await database.catalog.use((session) => loadSchema(session, database, true));
   const { collections } = buildModel(document, 1, database);
   return [...collections.values()].map(({ schema, table }) => ({ schema, name: table }));

@@ -4,7 +4,8 @@ import { basename, join } from 'node:path';
 import { StartError } from '../../base/errors.js';
 import { codeOf, messageOf } from '../../base/narrow.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
-import { loadGrammar, parseStatements } from '../../compiler/sql/grammar.js';
+import { parseStatements } from '../../compiler/sql/grammar.js';
+import { prepareThread } from '../../server/node/prepare-thread.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import type { Session } from '../../server/postgres/pools/sessions.js';
 import type { StatisticsFile, StructureStatement } from './statistics-file.js';
@@ -120,7 +121,7 @@ interface StatementBytes {
 
 /** A dump of a database that the service uses has the tables and functions of the service, which the twin has already. */
 async function runWithoutOwnParts(session: Session, script: string): Promise<void> {
-  await loadGrammar();
+  await prepareThread();
   const bytes = Buffer.from(script);
   for (const { stmt_location: begin = 0, stmt_len: length = bytes.length } of parseStatements<StatementBytes>(script)) {
     const statement = bytes.subarray(begin, begin + length).toString();

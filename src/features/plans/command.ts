@@ -11,8 +11,8 @@ import { ServiceError, StartError, UsageError } from '../../base/errors.js';
 import { asError, groupBy } from '../../base/narrow.js';
 import { createObserver } from '../../base/observe.js';
 import { runSteps } from '../../base/time-slices.js';
-import { loadGrammar } from '../../compiler/sql/grammar.js';
 import { type CommandLine, type Config, readArguments, readConfig } from '../../server/config/config.js';
+import { prepareThread } from '../../server/node/prepare-thread.js';
 import { parseDocumentText } from '../../server/schema/parse-document.js';
 import { readSnapshot } from '../snapshots/parse-snapshot.js';
 import { applySnapshot } from '../snapshots/snapshots.js';
@@ -376,7 +376,7 @@ async function withTwinOf<Result>(
 ): Promise<Result> {
   const plan = await twinPlan(commandLine);
   const statistics = await statisticsOf(commandLine, config);
-  await loadGrammar();
+  await prepareThread();
   return withTwin(config, statistics, plan, work);
 }
 
@@ -393,7 +393,7 @@ async function snapshotChange(path: string): Promise<(core: Core) => Promise<voi
   const text = await readFile(path, 'utf8').catch(() => {
     throw new StartError(`"${path}" cannot be read`);
   });
-  await loadGrammar();
+  await prepareThread();
   const snapshot = runSteps(readSnapshot(parseDocumentText(text), false));
   return async ({ schemaChanges }) => {
     await applySnapshot(schemaChanges, snapshot, { merge: true }, { confirm: () => {}, progress: () => {} });

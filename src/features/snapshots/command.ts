@@ -12,8 +12,8 @@ import { runSteps } from '../../base/time-slices.js';
 import { writeYaml } from '../../base/yaml.js';
 import { candidateStatement, referenceCandidate } from '../../compiler/compile/index-candidates.js';
 import type { Model } from '../../compiler/model/model.js';
-import { loadGrammar } from '../../compiler/sql/grammar.js';
 import { type CommandLine, readArguments, readConfig } from '../../server/config/config.js';
+import { prepareThread } from '../../server/node/prepare-thread.js';
 import type { DdlStatement } from '../../server/schema/change/ddl-statement.js';
 import { parseDocumentText } from '../../server/schema/parse-document.js';
 import { type Difference, type EntryChange, SECTIONS } from './difference.js';
@@ -137,7 +137,7 @@ async function readFileOf({ operands: [file], switches }: CommandLine): Promise<
     throw new StartError(`"${file}" cannot be read`);
   });
   // Names of types are read by it, long before a service starts.
-  await loadGrammar();
+  await prepareThread();
   return runSteps(readSnapshot(parseDocumentText(text), switches.has('force')));
 }
 

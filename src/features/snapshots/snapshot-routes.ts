@@ -6,7 +6,7 @@
 import { invalidPayload, invalidQuery, unsupportedMediaType } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
 import { isOneOf } from '../../base/narrow.js';
-import { mapSteps, runInSlices, type Steps, writeJsonInSlices } from '../../base/time-slices.js';
+import { mapSteps, runInSlices, type Steps } from '../../base/time-slices.js';
 import { writeYamlInSlices } from '../../base/yaml.js';
 import { candidateStatement, referenceCandidate } from '../../compiler/compile/index-candidates.js';
 import { requireObject } from '../../compiler/request/write.js';
@@ -36,6 +36,7 @@ import { openBody } from '../../server/http/body.js';
 import type { Exchange } from '../../server/http/exchange.js';
 import { jsonText, noContent, type Reply } from '../../server/http/reply.js';
 import { isForm } from '../../server/http/router.js';
+import { writeJsonInSlices } from '../../server/node/turns.js';
 import type { SchemaChanger, SchemaChanges } from '../../server/schema/change/change.js';
 import { readDocumentText } from '../../server/schema/parse-document.js';
 import { DIRECTUS_VERSION, directusName, ownName, schemaNames, withLists } from '../directus/compatibility.js';

@@ -7,7 +7,6 @@ import { invalidCredentials, ServiceError } from '../../base/errors.js';
 import { isObject, parseJson } from '../../base/exact-json.js';
 import type { Observer } from '../../base/observe.js';
 import { isUnavailable } from '../../base/sqlstate.js';
-import { TurnQueue } from '../../base/time-slices.js';
 import type { Input } from '../../compiler/request/parse-context.js';
 import type { Identities } from '../../server/access/identities.js';
 import type { Identity } from '../../server/access/identity.js';
@@ -18,6 +17,7 @@ import type { MaybePromise } from '../../server/execute/pipeline.js';
 import { NO_CLIENT, type RequestClient } from '../../server/execute/stages.js';
 import type { Limit } from '../../server/http/limiter.js';
 import type { Socket, SocketClient, SocketHandler, SocketProtocol } from '../../server/http/websocket.js';
+import { TurnQueue } from '../../server/node/turns.js';
 
 export interface ConnectionServices extends ItemsServices {
   readonly config: Config;

@@ -5,7 +5,6 @@
 import { invalidPayload, invalidQuery, ServiceError } from '../../base/errors.js';
 import { isObject, parseJson } from '../../base/exact-json.js';
 import { elementAt } from '../../base/narrow.js';
-import { CallerSlice } from '../../base/time-slices.js';
 import type { Model } from '../../compiler/model/model.js';
 import { valueReferences } from '../../compiler/plan/write/reference-places.js';
 import type { Parsed } from '../../compiler/request/ast.js';
@@ -29,6 +28,7 @@ import { turnOf, type Writer } from '../../server/execute/writer.js';
 import type { TransactionStep } from '../../server/execute/writes/transaction.js';
 import type { Exchange } from '../../server/http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../../server/http/reply.js';
+import { CallerSlice } from '../../server/node/turns.js';
 
 const MAX_OPERATIONS = 100;
 

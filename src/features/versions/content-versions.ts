@@ -3,6 +3,7 @@
  * make. A version without an item is the draft of a new one: promoting it creates the item.
  */
 
+import { randomUUID } from 'node:crypto';
 import { forbidden, forbiddenField, invalidPayload, ServiceError, unprocessable } from '../../base/errors.js';
 import { isObject, parseJson, rowsOfAnswer, writeJson } from '../../base/exact-json.js';
 import { hasVersions, keyNames } from '../../compiler/model/item-key.js';
@@ -279,7 +280,7 @@ async function checkChanges(
   const hidden = Object.keys(data).find((name) => !isKnown(name));
   if (hidden !== undefined) throw forbiddenField(hidden, collection.name, 'root');
   const variables = { ...caller, now: new Date().toISOString() };
-  const context = { model, author, maxRows: null, variables, access: null, isPartial: true };
+  const context = { model, author, maxRows: null, variables, newUuid: randomUUID, access: null, isPartial: true };
   const { plan } = await (key === null
     ? planCreate(collection, [data], context)
     : planUpdate(collection, [{ key, data }], context));

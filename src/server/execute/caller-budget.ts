@@ -6,8 +6,9 @@
 
 import { requestsExceeded } from '../../base/errors.js';
 import { growingCache } from '../../base/growing-cache.js';
-import { runSteps, type Steps, TurnQueue } from '../../base/time-slices.js';
+import { runSteps, type Steps } from '../../base/time-slices.js';
 import { callerName } from '../access/identity.js';
+import { TurnQueue } from '../node/turns.js';
 
 /** The caller whose budget pays for the work. */
 export interface BilledCaller {

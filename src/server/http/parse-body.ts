@@ -1,7 +1,8 @@
 /** The JSON of a request's body. A large body waits for its turn, and a long one is parsed in several of them. */
 import { invalidPayload, ServiceError } from '../../base/errors.js';
 import { parseJson, parseJsonSteps } from '../../base/exact-json.js';
-import { advance, TurnQueue } from '../../base/time-slices.js';
+import { advance } from '../../base/time-slices.js';
+import { TurnQueue } from '../node/turns.js';
 
 interface Sender {
   readonly address: string;

@@ -1,6 +1,6 @@
 /** Writes responses: one corked write each, with all headers in one piece. */
 import { STATUS_CODES } from 'node:http';
-import { encodeInSlices } from '../../base/time-slices.js';
+import { encodeInSlices } from '../node/turns.js';
 import type { HeaderList } from './cors.js';
 import type { Exchange } from './exchange.js';
 import type { OpenListener, OpenResponse, Produce, Reply, Sink } from './reply.js';

@@ -4,10 +4,10 @@ import type { Shared } from '../../app/app.js';
 import { type Core, createCore, openDatabase, openReplicas } from '../../app/core.js';
 import { type Event, type Observer, withPlainError } from '../../base/observe.js';
 import { createSequence } from '../../base/time-slices.js';
-import { loadGrammar } from '../../compiler/sql/grammar.js';
 import { openExtensions, surviveRejections } from '../../features/extensions/load-extensions.js';
 import { Policies } from '../../server/access/policies.js';
 import { remoteLimits } from '../../server/http/limiter.js';
+import { prepareThread } from '../../server/node/prepare-thread.js';
 import { FollowingMirror } from '../../server/postgres/catalog/watch.js';
 import { CallerWrites } from '../cache/caller-writes.js';
 import { type Assignment, Channel, type MainCalls, type Message, serializeError, type WorkerCalls } from './channel.js';
@@ -75,7 +75,7 @@ async function openCore(
   observe: Observer,
 ): Promise<{ readonly core: Core; readonly mirror: FollowingMirror }> {
   const { config, databaseUrl, identity, system, schema } = assignment;
-  await loadGrammar();
+  await prepareThread();
   const database = await openDatabase(config, databaseUrl, { checksSessions: false, identity }, observe);
   database.system = system;
   const mirror = new FollowingMirror(schema.text, schema.version, database, {

@@ -1,7 +1,7 @@
 /** Values of a payload, checked against their columns and written as PostgreSQL reads them from JSON. */
-import { createHash } from 'node:crypto';
 import { failedValidation, invalidPayload } from '../../../base/errors.js';
 import { Digits, isObject, parseJson, wholeDigits, writeJson, writtenJson } from '../../../base/exact-json.js';
+import { sha256 } from '../../../base/sha256.js';
 import { type Column, DATE_TYPES, type Field } from '../../model/model.js';
 import { ownName } from '../../model/synonyms.js';
 import { fits, isWithin, NOT_FINITE, NUMBER, RANGES, UUID_PATTERN } from '../../sql/codec.js';
@@ -87,7 +87,7 @@ function textOfDigits(value: unknown): unknown {
 function digest(text: string, path: string): string | null {
   // A header carries a token as one word.
   if (/\s/.test(text)) throw invalidValue(path, 'a string without spaces');
-  return text === '' ? null : createHash('sha256').update(text).digest('hex');
+  return text === '' ? null : sha256(text);
 }
 
 function checkScalar(value: unknown, field: Field, column: Column, path: string): string | boolean {

@@ -1,5 +1,6 @@
 /** Keys of a payload, checked against the columns they name an item by. */
 
+import { base64OfHex } from '../../../base/base64.js';
 import { forbidden, invalidPayload } from '../../../base/errors.js';
 import { Digits, isObject, parseJson, writeJson } from '../../../base/exact-json.js';
 import { elementAt } from '../../../base/narrow.js';
@@ -207,7 +208,7 @@ export function checkReference(target: Collection, key: unknown, location: strin
 /** A key as it is shown, from the text that PostgreSQL reads; one that is shown already stays as it is. */
 export function displayKey({ key: fields }: Collection, key: unknown): string {
   const display = ({ type }: Field, text: string): string =>
-    type === 'binary' && text.startsWith('\\x') ? Buffer.from(text.slice(2), 'hex').toString('base64') : text;
+    type === 'binary' && text.startsWith('\\x') ? base64OfHex(text.slice(2)) : text;
   const [only] = fields;
   if (fields.length === 1) return display(only as Field, String(key));
   const parts = splitKey(String(key), fields.length) ?? [];

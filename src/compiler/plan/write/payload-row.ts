@@ -77,9 +77,11 @@ export interface WritePlanContext {
   readonly model: Model;
   /** Rows one request may write, nested ones included; null for no limit. */
   readonly maxRows: number | null;
-  /** When the plan must be made, by the clock of `performance`; absent for no limit. */
+  /** When the plan must be made, by the time of the host; absent for no limit. */
   readonly until?: number;
   readonly variables: WriteVariables;
+  /** A random key for a new item. */
+  readonly newUuid: () => string;
   readonly author: Author;
   /** The permissions, or null if the caller may write everything. */
   readonly access: Access | null;

@@ -1,6 +1,6 @@
 /** The rows of a write while its payload is walked: merged where a row is named twice, completed, and given their shape. */
-import { randomUUID } from 'node:crypto';
 import { failedValidation, forbidden, invalidPayload, ranTooLong } from '../../../base/errors.js';
+import { now } from '../../../base/host.js';
 import { forEachInSlices } from '../../../base/time-slices.js';
 import { isKey, requireSingleKey, singleKey } from '../../model/item-key.js';
 import { type Collection, type Field, type Model, needsValue } from '../../model/model.js';
@@ -318,9 +318,9 @@ export class Rows {
 
   #makeUuid(row: Row, field: Field, columnValues: Map<string, ColumnValue>): boolean {
     if (!field.special.includes('uuid') || field.column?.default_expression !== null) return false;
-    if (field === singleKey(row.collection)) (row as { key: Key | null }).key ??= randomUUID();
+    if (field === singleKey(row.collection)) (row as { key: Key | null }).key ??= this.context.newUuid();
     else if (!row.columnValues.has(field.name) && !columnValues.has(field.name))
-      columnValues.set(field.name, { kind: 'value', value: randomUUID() });
+      columnValues.set(field.name, { kind: 'value', value: this.context.newUuid() });
     return true;
   }
 
@@ -342,7 +342,7 @@ export class Rows {
   /** To be called for each row, with its number. */
   #checkTime(row: number): void {
     const { until } = this.context;
-    if (until !== undefined && row % ROWS_PER_CLOCK_CHECK === 0 && performance.now() > until) throw ranTooLong();
+    if (until !== undefined && row % ROWS_PER_CLOCK_CHECK === 0 && now() > until) throw ranTooLong();
   }
 }
 

@@ -2,7 +2,6 @@
 
 import { assertNever } from '../../../base/assert-never.js';
 import { ServiceError } from '../../../base/errors.js';
-import { CallerSlice } from '../../../base/time-slices.js';
 import type { Call } from '../../../compiler/graphql/calls.js';
 import { FieldFailure, type ResponseError, responseError } from '../../../compiler/graphql/failure.js';
 import type { MutationStep, ParsedMutationDocument } from '../../../compiler/graphql/parsed-document.js';
@@ -11,6 +10,7 @@ import type { RequestClient } from '../../execute/stages.js';
 import { turnOf, type Writer } from '../../execute/writer.js';
 import type { TransactionStep } from '../../execute/writes/transaction.js';
 import type { Writes } from '../../execute/writes/writes.js';
+import { CallerSlice } from '../../node/turns.js';
 import type { Called } from './actions.js';
 
 /**

@@ -9,7 +9,7 @@ import { forbidden, invalidQuery, routeNotFound, ServiceError } from '../../../b
 import { parseOwnJson } from '../../../base/narrow.js';
 import { packageVersion } from '../../../base/package-files.js';
 import { within } from '../../../base/time-limit.js';
-import { runInSlices, writeJsonInSlices } from '../../../base/time-slices.js';
+import { runInSlices } from '../../../base/time-slices.js';
 import type { Operations } from '../../../compiler/graphql/operations.js';
 import { describeSchema } from '../../../compiler/graphql/schema.js';
 import type { RootScope } from '../../../compiler/graphql/schema-access.js';
@@ -25,6 +25,7 @@ import type { Config } from '../../config/config.js';
 import type { AdminAnswers } from '../../http/admin-server.js';
 import type { Exchange } from '../../http/exchange.js';
 import { jsonText, type Reply } from '../../http/reply.js';
+import { writeJsonInSlices } from '../../node/turns.js';
 import type { Mirror } from '../../postgres/catalog/watch.js';
 import { HEALTH_TIMEOUT_MS, type Health, type Readiness } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';

@@ -4,13 +4,13 @@
  */
 import { elementAt } from '../../../base/narrow.js';
 import { within } from '../../../base/time-limit.js';
-import type { CallerSlice } from '../../../base/time-slices.js';
 import type { Model } from '../../../compiler/model/model.js';
 import type { ValueReference } from '../../../compiler/plan/write/reference-places.js';
 import type { Parsed } from '../../../compiler/request/ast.js';
 import type { IdempotencyKey, WriteRequest } from '../../../compiler/request/write.js';
 import { withCatalog } from '../../../compiler/sql/catalog-names.js';
 import type { ShapeStats } from '../../batching/shape-stats.js';
+import type { CallerSlice } from '../../node/turns.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Session, TransactionStatement } from '../../postgres/pools/sessions.js';
 import { BatchMemory, type ResponseMemory } from '../../postgres/wire/response-memory.js';

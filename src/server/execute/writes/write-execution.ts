@@ -1,4 +1,5 @@
 /** Executes a planned write: its hooks, its statement and its read-back, in one round trip or in a transaction. */
+import { randomUUID } from 'node:crypto';
 import { forbidden } from '../../../base/errors.js';
 import { parseOwnJson } from '../../../base/narrow.js';
 import type { Collection, Model } from '../../../compiler/model/model.js';
@@ -142,6 +143,7 @@ export abstract class WriteExecution {
       maxRows: this.limits.maxRows,
       ...(timeout === 0 ? {} : { until: performance.now() + timeout }),
       variables: { ...caller, now: new Date().toISOString() },
+      newUuid: randomUUID,
       access: access ?? this.services.policies.accessOf(caller),
     };
     return { collection: servedCollection(model, name), context };

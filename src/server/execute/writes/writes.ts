@@ -6,7 +6,6 @@
 import { invalidPayload, preconditionFailed } from '../../../base/errors.js';
 import { inScope, type Scope } from '../../../base/limiter.js';
 import type { Observer } from '../../../base/observe.js';
-import { CallerSlice } from '../../../base/time-slices.js';
 import { type Tags, tagList } from '../../../compiler/compile/write/write-input.js';
 import type { Collection, Model } from '../../../compiler/model/model.js';
 import { isIntercepted, isLockable } from '../../../compiler/model/write-facts.js';
@@ -24,6 +23,7 @@ import { bind } from '../../../compiler/sql/parameter.js';
 import type { TransactionScope } from '../../../features/extensions/transaction-items.js';
 import type { WriteBatcher } from '../../../speed/batching/write-batcher.js';
 import { CLI_IDENTITY, type Identity } from '../../access/identity.js';
+import { CallerSlice } from '../../node/turns.js';
 import { isDenied } from '../../postgres/pools/server-identity.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import { runInScope, settingsFor, writeSettings } from '../caller-scope.js';
