@@ -3,6 +3,8 @@
  * files; UPDATE_GOLDEN=1 writes them anew.
  */
 import t from 'tap';
+import { schemaAccessOf } from '../../src/compiler/access/graphql-access.js';
+import { type PermissionRow, Permissions, readRules } from '../../src/compiler/access/permissions.js';
 import { compileBatchRead, compileRead } from '../../src/compiler/compile/read.js';
 import { Operations } from '../../src/compiler/graphql/operations.js';
 import { Schemas } from '../../src/compiler/graphql/schema.js';
@@ -19,8 +21,6 @@ import { arrayLiteral } from '../../src/compiler/sql/literal.js';
 import { bind } from '../../src/compiler/sql/parameter.js';
 import { pretty } from '../../src/compiler/sql/pretty.js';
 import { verify } from '../../src/compiler/sql/verify.js';
-import { schemaAccessOf } from '../../src/server/access/graphql-access.js';
-import { type PermissionRow, Permissions, readRules } from '../../src/server/access/permissions.js';
 import { catalogSourceOf } from '../../src/server/postgres/catalog/catalog.js';
 import { Database } from '../../src/server/postgres/pools/database.js';
 import { compareGolden, goldenNames, goldenStatement } from '../support/golden.js';

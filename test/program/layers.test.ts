@@ -25,7 +25,7 @@ const FOLDERS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['config'],
     ['node'],
   ],
-  compiler: [['compile'], ['plan'], ['graphql'], ['request'], ['model'], ['sql']],
+  compiler: [['access'], ['compile'], ['plan'], ['graphql'], ['request'], ['model'], ['sql']],
   speed: [['threads'], ['cache', 'replicas', 'plan-choices'], ['batching']],
 };
 /** The features that a feature may import. */

@@ -6,8 +6,8 @@
 
 import { forbidden, invalidPayload, ServiceError, unprocessable } from '../../base/errors.js';
 import type { Observer } from '../../base/observe.js';
+import type { PermissionRow } from '../../compiler/access/permissions.js';
 import type { Input } from '../../compiler/request/parse-context.js';
-import type { PermissionRow } from '../../server/access/permissions.js';
 import { digestToken } from '../../server/access/tokens.js';
 import {
   type AuthenticationServices,

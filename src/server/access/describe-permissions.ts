@@ -1,8 +1,9 @@
 /** The permissions of a caller, for applications that show or hide what can be done. */
+
+import type { Permissions } from '../../compiler/access/permissions.js';
 import type { Collection, Model } from '../../compiler/model/model.js';
 import { shownName } from '../../compiler/model/synonyms.js';
 import type { Action } from '../../compiler/plan/access.js';
-import type { Permissions } from './permissions.js';
 
 export interface Allowed {
   readonly access: 'none' | 'partial' | 'full';

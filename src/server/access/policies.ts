@@ -6,12 +6,17 @@ import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { isObject } from '../../base/exact-json.js';
 import { parseOwnJson } from '../../base/narrow.js';
+import {
+  ConditionedPermissions,
+  type PermissionRow,
+  Permissions,
+  readRules,
+} from '../../compiler/access/permissions.js';
 import { keyNames } from '../../compiler/model/item-key.js';
 import type { Collection, Field, Model } from '../../compiler/model/model.js';
 import { splitKey } from '../../compiler/sql/key-text.js';
 import type { Caller } from '../../compiler/sql/parameter.js';
 import type { Identity, ReadConditions, SharedScope } from './identity.js';
-import { ConditionedPermissions, type PermissionRow, Permissions, readRules } from './permissions.js';
 
 /** A row of service_policies with those of service_permissions that belong to it. */
 interface PolicyRow {

@@ -5,12 +5,12 @@
 import { Lexer, Source, TokenKind } from 'graphql';
 import t from 'tap';
 import { runSteps } from '../../../src/base/time-slices.js';
+import { schemaAccessOf } from '../../../src/compiler/access/graphql-access.js';
 import { DocumentFailure, FieldFailure } from '../../../src/compiler/graphql/failure.js';
 import { findLiterals, Operations, type RunInBudget } from '../../../src/compiler/graphql/operations.js';
 import { Schemas } from '../../../src/compiler/graphql/schema.js';
 import { buildModel } from '../../../src/compiler/model/introspect.js';
 import type { ParseLimits } from '../../../src/compiler/request/parse-context.js';
-import { schemaAccessOf } from '../../../src/server/access/graphql-access.js';
 import { catalogSourceOf } from '../../../src/server/postgres/catalog/catalog.js';
 import { Database } from '../../../src/server/postgres/pools/database.js';
 import { createLibrary, request, startDatabase, startTestService } from '../../support/service.js';

@@ -1,10 +1,10 @@
 /** The schema itself: what it costs with a thousand collections, and what each caller finds in it. */
 import { parse, validate } from 'graphql';
 import t from 'tap';
+import { schemaAccessOf } from '../../../src/compiler/access/graphql-access.js';
 import { LazySchema } from '../../../src/compiler/graphql/schema.js';
 import { SystemFields } from '../../../src/compiler/graphql/system-fields.js';
 import type { Collection, Field, FieldType, Model, Relation } from '../../../src/compiler/model/model.js';
-import { schemaAccessOf } from '../../../src/server/access/graphql-access.js';
 
 const COLLECTIONS = 1_000;
 const TYPES: readonly FieldType[] = [

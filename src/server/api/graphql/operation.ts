@@ -1,6 +1,7 @@
 /** An operation and its failures, over HTTP and WebSockets. */
 
 import { ServiceError } from '../../../base/errors.js';
+import { schemaAccessOf } from '../../../compiler/access/graphql-access.js';
 import {
   DocumentFailure,
   FieldFailure,
@@ -13,7 +14,6 @@ import type { ParsedDocument, ParsedQueryDocument } from '../../../compiler/grap
 import type { RootScope } from '../../../compiler/graphql/schema-access.js';
 import { FailedParts } from '../../../compiler/plan/operation.js';
 import type { ParsedOperation } from '../../../compiler/request/ast.js';
-import { schemaAccessOf } from '../../access/graphql-access.js';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
 import type { MaybePromise } from '../../execute/pipeline.js';

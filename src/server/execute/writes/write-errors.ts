@@ -23,12 +23,10 @@ import { type Collection, type Column, type Field, isSecretField, type Model } f
 import type { WriteEvent } from '../../../compiler/model/write-facts.js';
 import type { Access } from '../../../compiler/plan/access.js';
 import { duplicateEntry, mismatchedKey } from '../../../compiler/plan/write/conflict.js';
-import { readNamedKey } from '../../../compiler/plan/write/key.js';
 import { differsFromGenerated } from '../../../compiler/plan/write/payload-fields.js';
 import { changedKey, contradiction } from '../../../compiler/plan/write/resolve-conflicts.js';
 import type { PlannedWrite, Validation, WriteColumn } from '../../../compiler/plan/write/write.js';
-import type { Input } from '../../../compiler/request/parse-context.js';
-import type { Key, WriteRequest } from '../../../compiler/request/write.js';
+import type { WriteRequest } from '../../../compiler/request/write.js';
 import { withCatalog } from '../../../compiler/sql/catalog-names.js';
 import { asConflict, isConflict, isMoved } from '../../postgres/pools/conflicts.js';
 import type { Session } from '../../postgres/pools/sessions.js';
@@ -237,14 +235,6 @@ export async function lock(collection: Collection, session: Session): Promise<vo
       prepare: true,
     },
   );
-}
-
-export function changesByKey(collection: Collection, items: readonly Input[]): { key: Key; data: Input }[] {
-  return items.map((data) => {
-    const key = readNamedKey(collection, data);
-    if (key === null) throw invalidPayload('Item in update misses primary key');
-    return { key, data };
-  });
 }
 
 /** The stored JSON is of another kind than the operator needs. */

@@ -4,6 +4,7 @@ import { forbidden } from '../../../base/errors.js';
 import { parseOwnJson } from '../../../base/narrow.js';
 import type { Collection, Model } from '../../../compiler/model/model.js';
 import { servedCollection } from '../../../compiler/plan/read.js';
+import type { WriteTarget } from '../../../compiler/plan/write/plan-request.js';
 import type { PlannedWrite } from '../../../compiler/plan/write/write.js';
 import { checkRows } from '../../../compiler/plan/write/write-rows.js';
 import type { WriteRequest } from '../../../compiler/request/write.js';
@@ -30,7 +31,6 @@ import {
 } from './compiled-write.js';
 import { keepWrittenKeys, takeNewKey } from './idempotency.js';
 import { hashNewSecrets } from './password-hashing.js';
-import type { WriteTarget } from './plan-request.js';
 import { advancePast, suppliesKeys } from './sequences.js';
 import { asDeleteFailure, asWriteFailure, rowsOf } from './write-errors.js';
 

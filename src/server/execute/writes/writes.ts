@@ -14,6 +14,18 @@ import { planImported } from '../../../compiler/plan/write/conflict.js';
 import { Guard } from '../../../compiler/plan/write/guard.js';
 import { checkKeyed, checkKeys, displayWrittenKey, shownKey } from '../../../compiler/plan/write/key.js';
 import { planCreate, planUpdate } from '../../../compiler/plan/write/payload.js';
+import {
+  checkChanged,
+  deletionRule,
+  isSelecting,
+  type PlannedRequest,
+  planWrite,
+  type SelectingRequest,
+  type SelectingUpdate,
+  tagsOf,
+  type WriteTarget,
+  withOperators,
+} from '../../../compiler/plan/write/plan-request.js';
 import type { PlannedWrite } from '../../../compiler/plan/write/write.js';
 import type { OnConflict } from '../../../compiler/request/on-conflict.js';
 import type { Input } from '../../../compiler/request/parse-context.js';
@@ -55,18 +67,6 @@ import { callFunction } from './function-call.js';
 import { answerOnce, answerRepeated, isRepeated, takeNewKey } from './idempotency.js';
 import { checkDisclosure } from './key-disclosure.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
-import {
-  checkChanged,
-  deletionRule,
-  isSelecting,
-  type PlannedRequest,
-  planWrite,
-  type SelectingRequest,
-  type SelectingUpdate,
-  tagsOf,
-  type WriteTarget,
-  withOperators,
-} from './plan-request.js';
 import { advancePastTable, suppliesKeys } from './sequences.js';
 import {
   type Begin,

@@ -14,7 +14,7 @@ import type {
   Model,
   RelationMeta,
   RolePrivileges,
-} from '../../compiler/model/model.js';
+} from '../model/model.js';
 import type {
   Access,
   Action,
@@ -23,11 +23,11 @@ import type {
   RestrictedCollection,
   RestrictedModel,
   WriteAction,
-} from '../../compiler/plan/access.js';
-import { ALWAYS, type Condition, isAlways } from '../../compiler/plan/plan.js';
-import { planRule, readRuleFilter, readValidation } from '../../compiler/plan/rules.js';
-import type { Filter } from '../../compiler/request/ast.js';
-import type { Input } from '../../compiler/request/parse-context.js';
+} from '../plan/access.js';
+import { ALWAYS, type Condition, isAlways } from '../plan/plan.js';
+import { planRule, readRuleFilter, readValidation } from '../plan/rules.js';
+import type { Filter } from '../request/ast.js';
+import type { Input } from '../request/parse-context.js';
 
 /** A row of service_permissions. */
 export interface PermissionRow {

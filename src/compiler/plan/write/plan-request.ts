@@ -1,16 +1,16 @@
 /** The plan of a write request, for a caller whose permissions are known. */
 import { assertNever } from '../../../base/assert-never.js';
-import type { Collection } from '../../../compiler/model/model.js';
-import type { Condition } from '../../../compiler/plan/plan.js';
-import { planOnConflict } from '../../../compiler/plan/write/conflict.js';
-import { anyRule, Guard } from '../../../compiler/plan/write/guard.js';
-import { checkKeyed } from '../../../compiler/plan/write/key.js';
-import { planCreate, planUpdate } from '../../../compiler/plan/write/payload.js';
-import type { WritePlanContext } from '../../../compiler/plan/write/payload-row.js';
-import type { PlannedWrite } from '../../../compiler/plan/write/write.js';
-import type { Input } from '../../../compiler/request/parse-context.js';
-import type { WriteRequest } from '../../../compiler/request/write.js';
-import { changesByKey } from './write-errors.js';
+import { invalidPayload } from '../../../base/errors.js';
+import type { Collection } from '../../model/model.js';
+import type { Input } from '../../request/parse-context.js';
+import type { Key, WriteRequest } from '../../request/write.js';
+import type { Condition } from '../plan.js';
+import { planOnConflict } from './conflict.js';
+import { anyRule, Guard } from './guard.js';
+import { checkKeyed, readNamedKey } from './key.js';
+import { planCreate, planUpdate } from './payload.js';
+import type { WritePlanContext } from './payload-row.js';
+import type { PlannedWrite } from './write.js';
 
 /** Requests whose items are known only inside of the transaction. */
 export type SelectingUpdate = Extract<WriteRequest, { readonly kind: 'update-selected' | 'update-singleton' }>;
@@ -75,4 +75,12 @@ export async function planWrite(request: PlannedRequest, target: WriteTarget): P
 export function tagsOf(request: WriteRequest): readonly string[] | null {
   const ifMatch = 'ifMatch' in request ? (request.ifMatch ?? null) : null;
   return ifMatch === 'any' ? null : ifMatch;
+}
+
+function changesByKey(collection: Collection, items: readonly Input[]): { key: Key; data: Input }[] {
+  return items.map((data) => {
+    const key = readNamedKey(collection, data);
+    if (key === null) throw invalidPayload('Item in update misses primary key');
+    return { key, data };
+  });
 }

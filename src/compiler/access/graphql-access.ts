@@ -1,7 +1,7 @@
 /** The part of the model that a set of rules lets a caller see, in the terms that the schema of GraphQL is built from. */
-import type { SchemaAccess } from '../../compiler/graphql/schema-access.js';
-import type { Model } from '../../compiler/model/model.js';
-import { isMasked } from '../../compiler/plan/access.js';
+import type { SchemaAccess } from '../graphql/schema-access.js';
+import type { Model } from '../model/model.js';
+import { isMasked } from '../plan/access.js';
 import type { Permissions } from './permissions.js';
 
 const known = new WeakMap<
