@@ -4,13 +4,13 @@
  */
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { openLive } from '../src/app/app.js';
-import { parseLimits } from '../src/app/core.js';
 import { withCore } from '../src/app/start.js';
 import { Identities } from '../src/server/access/identities.js';
 import { Tokens } from '../src/server/access/tokens.js';
 import { lookUpAccount } from '../src/server/accounts/accounts.js';
 import { itemsRoutes } from '../src/server/api/items/items.js';
 import { readConfig } from '../src/server/config/config.js';
+import { parseLimits } from '../src/server/config/parse-limits.js';
 import { createClientAddressResolver } from '../src/server/http/client-address.js';
 import { Exchange, type ServerHooks } from '../src/server/http/exchange.js';
 import { Router } from '../src/server/http/router.js';

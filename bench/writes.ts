@@ -4,7 +4,6 @@
  */
 
 import { randomUUID } from 'node:crypto';
-import { parseLimits } from '../src/app/core.js';
 import { withCore } from '../src/app/start.js';
 import { compileReadBack } from '../src/compiler/compile/read.js';
 import { activityLogOf } from '../src/compiler/compile/write/activity.js';
@@ -17,6 +16,7 @@ import { NO_AUTHOR } from '../src/compiler/plan/write/write.js';
 import { parseReadBack } from '../src/compiler/request/rest.js';
 import { bind, type Caller } from '../src/compiler/sql/parameter.js';
 import { readConfig } from '../src/server/config/config.js';
+import { parseLimits } from '../src/server/config/parse-limits.js';
 import type { BenchRequest } from './case.js';
 
 const CALLER: Caller = { user: null, role: null, roles: [], policies: [] };

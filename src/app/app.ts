@@ -5,8 +5,7 @@
 import { isMainThread } from 'node:worker_threads';
 import { assertNever } from '../base/assert-never.js';
 import type { Event, Observer } from '../base/observe.js';
-import { Operations } from '../compiler/graphql/operations.js';
-import { Schemas } from '../compiler/graphql/schema.js';
+import type { Operations } from '../compiler/graphql/operations.js';
 import type { ParseLimits } from '../compiler/request/parse-context.js';
 import { DIRECTUS_SDL_TYPE, directusNames, withDirectusSchema } from '../features/directus/compatibility.js';
 import { explorerRoutes } from '../features/explorer/pages.js';
@@ -39,7 +38,8 @@ import { openMailer } from '../server/accounts/mailer.js';
 import { authRoutes, signInRoutes } from '../server/api/accounts/auth.js';
 import { meRoutes } from '../server/api/accounts/me.js';
 import type { ApiRoute } from '../server/api/action.js';
-import { actionsOf, systemFieldsOf } from '../server/api/graphql/actions.js';
+import { actionsOf } from '../server/api/graphql/actions.js';
+import { createOperations } from '../server/api/graphql/create-operations.js';
 import { graphqlRoutes } from '../server/api/graphql/endpoint.js';
 import { PersistedQueries, readAllowList } from '../server/api/graphql/persisted.js';
 import { functionRoutes, itemsRoutes } from '../server/api/items/items.js';
@@ -58,6 +58,7 @@ import { applyBudgets, budgetRoutes, loadBudgets } from '../server/api/server/sh
 import { systemRoutes } from '../server/api/system-collections.js';
 import type { ShapeReport } from '../server/batching/shape-stats.js';
 import type { Config } from '../server/config/config.js';
+import { parseLimits } from '../server/config/parse-limits.js';
 import { userStore } from '../server/execute/system-collections/user-writes.js';
 import { createCookies } from '../server/http/cookies.js';
 import type { Limits } from '../server/http/limiter.js';
@@ -65,7 +66,7 @@ import type { EdgeNames } from '../server/http/reply.js';
 import { Router } from '../server/http/router.js';
 import type { SocketProtocol } from '../server/http/websocket.js';
 import { type Checks, checkHealth, type Health, Readiness } from '../server/postgres/health.js';
-import { type Core, parseLimits } from './core.js';
+import type { Core } from './core.js';
 
 /** A change that every thread applies at once. */
 export type Broadcast =
@@ -358,19 +359,6 @@ function openWebhooks(config: Config, core: Core, observe: Observer): Webhooks {
     retention: config.WEBHOOK_RETENTION,
   };
   return new Webhooks(core, options, observe);
-}
-
-/** Parses documents of GraphQL; `routes` are those that root fields may call. */
-export function createOperations(config: Config, routes: readonly ApiRoute[]): Operations {
-  const limits = {
-    tokens: config.GRAPHQL_QUERY_TOKEN_LIMIT,
-    depth: config.GRAPHQL_QUERY_DEPTH_LIMIT,
-    nodes: config.GRAPHQL_QUERY_NODE_LIMIT,
-    aliases: config.GRAPHQL_QUERY_ALIAS_LIMIT,
-    introspection: config.GRAPHQL_INTROSPECTION,
-  };
-  const schemas = new Schemas(config.GRAPHQL_SCHEMA_CACHE_CAPACITY, systemFieldsOf(routes));
-  return new Operations(schemas, limits, parseLimits(config), config.SHAPE_CACHE_MEMORY / 2);
 }
 
 function openPersistedQueries(config: Config, shared: Shared): PersistedQueries {

@@ -14,42 +14,21 @@ import {
   readConfig,
   readFlags,
 } from '../server/config/config.js';
+import { COMMAND_TOPICS, type CommandEntry } from '../server/feature/command.js';
+import type { Feature } from '../server/feature/feature.js';
+import { features } from './features.js';
+import { PROGRAM } from './start.js';
 
-/** A command with a help of its own. Files of this folder export theirs by name, as COMMANDS. */
-export interface Command {
-  readonly help: string;
-  run(words: readonly string[]): Promise<void>;
-}
-
-interface CommandFile {
-  readonly COMMANDS: Readonly<Record<string, Command>>;
-}
-
-/** A file is loaded when one of its commands runs: a service needs none of them in its memory. */
-const FILES = new Map<string, () => Promise<CommandFile>>([
-  ['schema', () => import('../features/snapshots/command.js')],
-  ['relations', () => import('../features/snapshots/command.js')],
-  ['live', () => import('../features/live/command.js')],
-  ['webhooks', () => import('../features/live/command.js')],
-  ['adopt', () => import('../features/adopt/command.js')],
-  ['doctor', () => import('../features/doctor/command.js')],
-  ['files', () => import('../features/files/command.js')],
-  ['statistics', () => import('../features/plans/command.js')],
-  ['plans', () => import('../features/plans/command.js')],
-  ['advise', () => import('../features/plans/command.js')],
-  ['record', () => import('../features/traffic/record-command.js')],
-  ['replay', () => import('../features/traffic/replay-command.js')],
-  ['capacity', () => import('../features/traffic/capacity-command.js')],
-  ['explain', () => import('./items-command.js')],
-  ['import', () => import('./items-command.js')],
-  ['types', () => import('../features/directus/types-command.js')],
-]);
+/** The commands of all features, by their names. */
+const COMMANDS: ReadonlyMap<string, CommandEntry> = new Map(
+  features.flatMap((feature: Feature) => Object.entries(feature.commands ?? {})),
+);
 
 export async function main(words: readonly string[]): Promise<void> {
   const [command = 'start', ...rest] = words;
   const wantsHelp = words.includes('--help') || words.includes('-h');
-  const own = (await FILES.get(command)?.())?.COMMANDS[command];
-  if (own) return wantsHelp ? console.log(own.help) : own.run(rest);
+  const own = await COMMANDS.get(command)?.load();
+  if (own) return wantsHelp ? console.log(own.help) : own.run(rest, PROGRAM);
   if (wantsHelp || command === 'help') return console.log(help());
   if (words.includes('--version')) return console.log(packageVersion);
   if (command.startsWith('-')) return start(words);
@@ -154,36 +133,14 @@ export function complaintOf(error: unknown): string {
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
 
-const OVERVIEW = `Lateral ${packageVersion}: a REST and GraphQL API over PostgreSQL. One request, one statement.
+const overview =
+  (): string => `Lateral ${packageVersion}: a REST and GraphQL API over PostgreSQL. One request, one statement.
 
 Usage: lateral [COMMAND] [--option value ...]
        lateral COMMAND --help
        lateral --help | --version
 
-Serve
-  start       serves the API; this is the default command
-  doctor      checks the database and says how to fix problems
-  webhooks    lists, tests and pauses webhooks, and sends deliveries again
-  live        creates or drops the triggers for live queries without PostgreSQL's log
-  files       finds stored files without a row, and rows without a stored file
-
-Data and schema
-  import      writes the rows of a JSON, NDJSON or CSV file to a collection
-  schema      exports the schema to a file, compares it with a file, or applies a file
-  relations   finds the relations that foreign keys imply
-  types       prints the collections as a TypeScript schema for @directus/sdk
-  adopt       takes over an installation of Directus in the same database
-
-Plans and indexes
-  explain     prints the SQL of a read, its parameters and PostgreSQL's plan
-  statistics  writes what the planner knows about a database to a file, without rows
-  plans       plans recorded requests on an empty twin of a database, and fails if a plan got worse
-  advise      proposes indexes for recorded requests, each tried on the twin
-
-Traffic
-  record      records the traffic of a running service
-  replay      sends recorded traffic to a service, and checks limits of latency and errors
-  capacity    finds the highest rate of recorded traffic within limits, and what limits it
+${commandTopics()}
 
 Examples
   lateral --database-url postgres://user:password@localhost/shop
@@ -192,6 +149,21 @@ Examples
 
 Exit codes: 0 done, 1 failed or a check found a problem, 2 wrong command line or option value.
 `;
+
+/** `start` is no feature. */
+const START = ['start', { topic: 'Serve', about: 'serves the API; this is the default command' }] as const;
+
+/** The commands under their headings, with one line each. */
+function commandTopics(): string {
+  const commands = [START, ...COMMANDS];
+  const width = Math.max(...commands.map(([name]) => name.length));
+  return COMMAND_TOPICS.map((topic) => {
+    const lines = commands
+      .filter(([, command]) => command.topic === topic)
+      .map(([name, { about }]) => `  ${name.padEnd(width)}  ${about}`);
+    return `${topic}\n${lines.join('\n')}`;
+  }).join('\n\n');
+}
 
 /** Options as environment variables or flags. */
 function help(): string {
@@ -204,7 +176,7 @@ function help(): string {
     });
     return `${title}\n${lines.join('\n')}`;
   });
-  return `${OVERVIEW}\nOptions, as environment variables or flags (PORT=9000 or --port 9000)\n\n${sections.join('\n\n')}`;
+  return `${overview()}\nOptions, as environment variables or flags (PORT=9000 or --port 9000)\n\n${sections.join('\n\n')}`;
 }
 
 /** The options that most installations set. */

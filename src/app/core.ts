@@ -1,34 +1,25 @@
 /** Everything behind HTTP: the database, the model and the policies, and the reads, writes and schema changes over them. */
 import { getHeapStatistics } from 'node:v8';
 import type { Observer } from '../base/observe.js';
-import type { ParseLimits } from '../compiler/request/parse-context.js';
+import type { Synonyms } from '../compiler/model/synonyms.js';
 import { directusSynonyms } from '../features/directus/compatibility.js';
 import type { Extensions } from '../features/extensions/extensions.js';
 import { TrafficRecorder } from '../features/traffic/recorder.js';
 import type { WebhookLimits } from '../features/webhooks/webhook-hook.js';
 import { DatabaseCaller } from '../server/access/database-caller.js';
-import type { Policies } from '../server/access/policies.js';
 import { ShapeStats } from '../server/batching/shape-stats.js';
 import type { Config } from '../server/config/config.js';
+import { parseLimits } from '../server/config/parse-limits.js';
 import { SessionConsistency } from '../server/execute/consistency.js';
 import { Reads } from '../server/execute/reads/reads.js';
 import { Writes } from '../server/execute/writes/writes.js';
-import type { Mirror } from '../server/postgres/catalog/watch.js';
-import { Database, type DatabaseOptions } from '../server/postgres/pools/database.js';
+import type { Core as FeatureCore } from '../server/feature/core.js';
 import { SchemaChanges } from '../server/schema/change/change.js';
 import type { CallerWrites } from '../speed/cache/caller-writes.js';
 import { ReadCache } from '../speed/cache/read-cache.js';
-import { ReplicaBoard } from '../speed/replicas/replica-board.js';
-import { ReplicaServer, serverBuffer } from '../speed/replicas/replica-server.js';
-import { Replica, type ReplicaMemory, Replicas } from '../speed/replicas/replicas.js';
+import type { Replicas } from '../speed/replicas/replicas.js';
 
-export interface Core {
-  readonly database: Database;
-  readonly mirror: Mirror;
-  readonly policies: Policies;
-  readonly reads: Reads;
-  readonly writes: Writes;
-  readonly schemaChanges: SchemaChanges;
+export interface Core extends FeatureCore {
   /** The replicas, or null if there are none. */
   readonly replicas: Replicas | null;
   /** Answers in memory, or null with READ_CACHE_SIZE=0. */
@@ -39,59 +30,9 @@ export interface Core {
   readonly extensions: Extensions | null;
 }
 
-/** An external server may be behind a pooler: one thread checks that for all (`checksSessions`). */
-export function openDatabase(
-  config: Config,
-  url: string,
-  given: Pick<DatabaseOptions, 'checksSessions' | 'identity' | 'signal'>,
-  observe: Observer,
-): Promise<Database> {
-  return Database.open({ ...databaseOptions(config, url), ...given, observe });
-}
-
-/** Returns null if no replicas are configured. With the memory of another thread, that thread checks them. */
-export function openReplicas(config: Config, memory?: ReplicaMemory): Replicas | null {
-  const urls = config.DATABASE_REPLICA_URLS;
-  if (urls.length === 0) return null;
-  const board = new ReplicaBoard(urls.length, memory?.board);
-  const servers = memory?.servers ?? serverBuffer(urls.length);
-  const replicas = urls.map((url, index) => {
-    const options = databaseOptions(config, url);
-    const connectTimeout = Math.min(options.connectTimeout || REPLICA_CONNECT_MS, REPLICA_CONNECT_MS);
-    const choice = new ReplicaServer(servers, index);
-    const database = Database.openLater({ ...options, asksPositions: false, connectTimeout, choice });
-    return new Replica(index, database, board, choice);
-  });
-  return new Replicas(board, servers, replicas, config.REPLICA_WAIT);
-}
-
-/** Milliseconds: if a replica cannot be reached, the primary answers. */
-const REPLICA_CONNECT_MS = 1_000;
-
-function databaseOptions(config: Config, url: string): DatabaseOptions {
-  return {
-    url,
-    schema: config.DATABASE_SCHEMA,
-    otherSchemas: config.DATABASE_SCHEMAS.slice(1),
-    connections: config.DATABASE_POOL_SIZE,
-    sessions: config.DATABASE_WRITE_POOL_SIZE,
-    streams: config.DATABASE_STREAM_POOL_SIZE,
-    imports: config.IMPORT_MAX_CONCURRENCY,
-    waitTimeout: config.DATABASE_WAIT_TIMEOUT,
-    statementTimeout: config.DATABASE_STATEMENT_TIMEOUT,
-    connectTimeout: config.DATABASE_CONNECT_TIMEOUT,
-    largestAnswer: config.MAX_RESPONSE_SIZE,
-    answerMemory: config.RESPONSE_MEMORY,
-    uploadTimeout: config.BODY_TIMEOUT,
-    pooler: config.DATABASE_POOLER,
-    directUrl: config.DATABASE_DIRECT_URL,
-    poll: config.SCHEMA_POLL_INTERVAL,
-    staleness: config.MAX_STALENESS,
-    startTimeout: config.DATABASE_START_TIMEOUT,
-    asksPositions: config.DATABASE_REPLICA_URLS.length > 0 || config.READ_CACHE_SIZE > 0,
-    synonyms: config.DIRECTUS_COMPATIBILITY ? directusSynonyms() : null,
-    callers: config.DATABASE_CALLER === 'service' ? null : config.DATABASE_CALLER,
-  };
+/** The names that clients of another API use, or null if they use those of the service. */
+export function synonymsOf({ DIRECTUS_COMPATIBILITY: isCompatible }: Config): Synonyms | null {
+  return isCompatible ? directusSynonyms() : null;
 }
 
 /** The parts that a core is made from. */
@@ -167,18 +108,5 @@ function webhookLimits(config: Config): WebhookLimits {
     maxBacklog: config.WEBHOOK_MAX_BACKLOG,
     maxPayload: config.WEBHOOK_MAX_PAYLOAD,
     allowLocal: config.WEBHOOKS_ALLOW_LOCAL,
-  };
-}
-
-export function parseLimits(config: Config): ParseLimits {
-  return {
-    nodes: config.MAX_QUERY_NODES,
-    relationalDepth: config.MAX_RELATIONAL_DEPTH,
-    bracketDepth: config.QUERYSTRING_MAX_PARSE_DEPTH,
-    arrayLength: config.QUERYSTRING_ARRAY_LIMIT,
-    jsonDepth: config.MAX_JSON_QUERY_DEPTH,
-    pageSize: config.QUERY_LIMIT_MAX,
-    wholeRows: config.STREAM_ABOVE,
-    strict: config.STRICT_PARAMETERS,
   };
 }

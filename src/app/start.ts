@@ -29,6 +29,7 @@ import { loadBudgets } from '../server/api/server/shape-budgets.js';
 import type { Config } from '../server/config/config.js';
 import type { Extension } from '../server/execute/hooks/definition.js';
 import { deleteExpiredKeys } from '../server/execute/writes/idempotency.js';
+import type { Program, Report } from '../server/feature/command.js';
 import { openAdmin } from '../server/http/admin-server.js';
 import type { RequestListener } from '../server/http/app.js';
 import { deleteExpiredCounts, openLimitStore } from '../server/http/limit-store.js';
@@ -41,7 +42,9 @@ import { type MigrateOptions, migrate } from '../server/postgres/catalog/migrate
 import { WatchingMirror } from '../server/postgres/catalog/watch.js';
 import { type Health, joinHealth, Readiness, unhealthy } from '../server/postgres/health.js';
 import type { Database } from '../server/postgres/pools/database.js';
+import { openDatabase } from '../server/postgres/pools/open-database.js';
 import { differenceOf, identityOf } from '../server/postgres/pools/server-identity.js';
+import { openReplicas } from '../speed/replicas/open-replicas.js';
 import { type Replicas, ReplicaWatch } from '../speed/replicas/replicas.js';
 import type { LocalServer } from '../speed/threads/local-server.js';
 import {
@@ -53,7 +56,7 @@ import {
   urlOf,
 } from '../speed/threads/threads.js';
 import { centralConfig, WorkerPool } from '../speed/threads/worker-pool.js';
-import { type Core, createCore, openDatabase, openReplicas } from './core.js';
+import { type Core, createCore, synonymsOf } from './core.js';
 
 export interface Service {
   readonly url: string;
@@ -71,8 +74,6 @@ export interface Service {
   /** The server of this thread, or null if other threads serve. */
   readonly local: LocalServer | null;
 }
-
-type Report = (message: string) => void;
 
 /** Resolves when all threads have applied the message. */
 type Send = (message: MainBroadcast) => Promise<void>;
@@ -344,6 +345,23 @@ async function findDatabase(config: Config): Promise<Config> {
   return config;
 }
 
+/** For commands that send requests to a service. */
+async function withService<Result>(
+  config: Config,
+  observe: Observer,
+  report: Report,
+  work: (url: string) => Promise<Result>,
+): Promise<Result> {
+  const service = await startService(config, observe, report);
+  try {
+    return await work(service.url);
+  } finally {
+    await service.stop();
+  }
+}
+
+export const PROGRAM: Program = { withCore, withDatabase, withService };
+
 /** The database, and everything that is known about it. */
 interface Sources {
   readonly database: Database;
@@ -366,7 +384,12 @@ async function openSource(start: Start): Promise<Pick<Sources, 'database' | 'dat
     databaseUrl = embedded.url;
   }
   const checksSessions = config.DATABASE_URL !== null;
-  const database = await openDatabase(config, databaseUrl, { checksSessions, signal }, observe);
+  const database = await openDatabase(
+    config,
+    databaseUrl,
+    { checksSessions, signal, synonyms: synonymsOf(config) },
+    observe,
+  );
   started.add(() => database.close(), Infinity);
   return { database, databaseUrl };
 }

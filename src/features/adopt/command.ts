@@ -4,13 +4,13 @@
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { startService, withDatabase } from '../../app/start.js';
 import { StartError, UsageError } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
 import { createObserver } from '../../base/observe.js';
 import { buildModel } from '../../compiler/model/introspect.js';
 import type { Model } from '../../compiler/model/model.js';
 import { type Config, readArguments, readConfig } from '../../server/config/config.js';
+import type { Program } from '../../server/feature/command.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
 import { loadSchema } from '../../server/postgres/catalog/catalog.js';
 import { locateSystemTables } from '../../server/postgres/catalog/migrate.js';
@@ -39,7 +39,7 @@ Stop Directus before a run without --keep-references: your tables could not refe
 
 All options of lateral --help are accepted; DATABASE_URL selects the database, DATABASE_SCHEMA its schema.`;
 
-export async function adopt(words: readonly string[]): Promise<void> {
+export async function adopt(words: readonly string[], program: Program): Promise<void> {
   const { operands, switches, environment, values } = readArguments(
     words,
     ['dry-run', 'activity', 'keep-references'],
@@ -54,7 +54,7 @@ export async function adopt(words: readonly string[]): Promise<void> {
   if (url !== undefined) {
     if (!URL.canParse(url)) throw new StartError(`--verify must look like https://directus.example.com, not "${url}"`);
     if (token === undefined) throw new StartError('--verify needs --token, the static token of an administrator there');
-    if (!(await verifyAdoption(config, url, token))) process.exitCode = 1;
+    if (!(await verifyAdoption(program, config, { url, token }))) process.exitCode = 1;
     return;
   }
   const options = {
@@ -66,7 +66,7 @@ export async function adopt(words: readonly string[]): Promise<void> {
       if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${step} ...`);
     },
   };
-  const adoption = await withDatabase(config, createObserver('warn'), console.error, (database) =>
+  const adoption = await program.withDatabase(config, createObserver('warn'), console.error, (database) =>
     carryOver(database, options),
   );
   if (process.stderr.isTTY) process.stderr.write('\r\x1b[K');
@@ -125,7 +125,11 @@ interface Difference {
 }
 
 /** Answers whether every difference is explained. */
-export async function verifyAdoption(config: Config, url: string, token: string): Promise<boolean> {
+export async function verifyAdoption(
+  { withDatabase, withService }: Program,
+  config: Config,
+  { url, token }: { readonly url: string; readonly token: string },
+): Promise<boolean> {
   const old = url.replace(/\/+$/, '');
   const shown = await permissionsShown(old, token);
   const observe = createObserver('warn');
@@ -138,19 +142,20 @@ export async function verifyAdoption(config: Config, url: string, token: string)
       return { model: buildModel(document, 1, database), ...(await findCallers(session, places, token, shown)) };
     });
   });
-  const service = await startService(
-    { ...config, PORT: 0, HOST: '127.0.0.1', ADMIN_PORT: null, WORKERS: 1, RATE_LIMITER_ENABLED: false },
-    observe,
-    console.error,
-  );
-  try {
+  const serving: Config = {
+    ...config,
+    PORT: 0,
+    HOST: '127.0.0.1',
+    ADMIN_PORT: null,
+    WORKERS: 1,
+    RATE_LIMITER_ENABLED: false,
+  };
+  return withService(serving, observe, console.error, async (own) => {
     const questions = await makeQuestions(model, callers, old, token);
-    const differences = await askAll(questions, old, service.url);
+    const differences = await askAll(questions, old, own);
     console.log(describeDifferences(questions.length, differences, callers, silent));
     return differences.every(({ explanation }) => explanation !== null);
-  } finally {
-    await service.stop();
-  }
+  });
 }
 
 /** The keys of the permissions that the other server applies. */

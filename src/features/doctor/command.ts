@@ -1,7 +1,5 @@
 /** `lateral doctor`: what is right and wrong with a database and the role that serves it. It changes nothing. */
 
-import { openReplicas } from '../../app/core.js';
-import { withDatabase } from '../../app/start.js';
 import { StartError, UsageError } from '../../base/errors.js';
 import { parseOwnJson } from '../../base/narrow.js';
 import { createObserver } from '../../base/observe.js';
@@ -17,6 +15,7 @@ import {
 } from '../../server/changes/live-triggers.js';
 import { logObstacle } from '../../server/changes/publication.js';
 import { type Config, readArguments, readConfig } from '../../server/config/config.js';
+import type { Program } from '../../server/feature/command.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
 import { loginObstacle, unreadableTables } from '../../server/postgres/catalog/caller-login.js';
 import { findOtherSchemas, loadSchema } from '../../server/postgres/catalog/catalog.js';
@@ -25,6 +24,7 @@ import { systemTables } from '../../server/postgres/catalog/system-tables.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import { differenceOf, identityOf } from '../../server/postgres/pools/server-identity.js';
 import { readSql } from '../../server/postgres/read-sql.js';
+import { openReplicas } from '../../speed/replicas/open-replicas.js';
 import { SERVER } from '../../speed/replicas/replica-server.js';
 import type { Replica } from '../../speed/replicas/replicas.js';
 import { readOmissions } from '../snapshots/snapshots.js';
@@ -55,12 +55,12 @@ All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
 const FACTS = readSql('features', 'doctor', 'doctor.sql');
 
-async function doctor(words: readonly string[]): Promise<void> {
+async function doctor(words: readonly string[], program: Program): Promise<void> {
   const { operands, switches, environment } = readArguments(words, ['json']);
   if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral doctor --help`);
   // The command reports the current state.
   const config: Config = { ...readConfig({ ...process.env, ...environment }), DATABASE_START_TIMEOUT: 0 };
-  const findings = await examine(config).catch((error: unknown): readonly Finding[] => {
+  const findings = await examine(config, program).catch((error: unknown): readonly Finding[] => {
     if (!(error instanceof StartError)) throw error;
     return [finding('Connection', 'problem', error.message)];
   });
@@ -71,7 +71,7 @@ async function doctor(words: readonly string[]): Promise<void> {
   if (problems > 0) process.exitCode = 1;
 }
 
-async function examine(config: Config): Promise<readonly Finding[]> {
+async function examine(config: Config, { withDatabase }: Program): Promise<readonly Finding[]> {
   await prepareThread();
   return withDatabase(config, createObserver('error'), console.error, async (database) => {
     const examined = await lookAt(database, config);

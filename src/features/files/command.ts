@@ -1,9 +1,9 @@
 /** `lateral files`: compares the rows of files with the contents of their storage locations. */
 
-import { withCore } from '../../app/start.js';
 import { UsageError } from '../../base/errors.js';
 import { createObserver } from '../../base/observe.js';
 import { readArguments, readConfig } from '../../server/config/config.js';
+import type { Program } from '../../server/feature/command.js';
 import { Storages } from './storage.js';
 
 const FILES_HELP = `Usage: lateral files [--remove] [--option value ...]
@@ -25,7 +25,7 @@ function isYoung(modified: Date): boolean {
   return Date.now() - modified.getTime() < YOUNG_MS;
 }
 
-async function files(words: readonly string[]): Promise<void> {
+async function files(words: readonly string[], { withCore }: Program): Promise<void> {
   const { operands, switches, environment } = readArguments(words, ['remove']);
   if (operands.length > 0) throw new UsageError('files takes options only: see lateral files --help');
   const config = readConfig({ ...process.env, ...environment });

@@ -4,14 +4,14 @@
  */
 
 import { readFile } from 'node:fs/promises';
-import type { Core } from '../../app/core.js';
-import { checkWritable } from '../../app/own-options.js';
-import { withDatabase } from '../../app/start.js';
 import { ServiceError, StartError, UsageError } from '../../base/errors.js';
 import { asError, groupBy } from '../../base/narrow.js';
 import { createObserver } from '../../base/observe.js';
 import { runSteps } from '../../base/time-slices.js';
 import { type CommandLine, type Config, readArguments, readConfig } from '../../server/config/config.js';
+import { checkWritable } from '../../server/config/own-options.js';
+import type { Program } from '../../server/feature/command.js';
+import type { Core } from '../../server/feature/core.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
 import { parseDocumentText } from '../../server/schema/parse-document.js';
 import { readSnapshot } from '../snapshots/parse-snapshot.js';
@@ -74,7 +74,7 @@ Exits with 0 if no plan is worse, with 1 if a plan's cost grew by the factor or 
 
 All options of lateral --help are accepted.`;
 
-async function statistics(words: readonly string[]): Promise<void> {
+async function statistics(words: readonly string[], { withDatabase }: Program): Promise<void> {
   const long = words.map((word) => (word === '-o' ? '--output' : word));
   const { operands, values, environment } = readArguments(long, [], ['output', 'redact']);
   const { output, redact = '' } = values;
@@ -107,11 +107,11 @@ async function statistics(words: readonly string[]): Promise<void> {
 /** Not 1: a pipeline must distinguish a worse plan from a check that did not take place. */
 const NOT_CHECKED = 2;
 
-async function plans(words: readonly string[]): Promise<void> {
+async function plans(words: readonly string[], program: Program): Promise<void> {
   try {
     const [command, ...rest] = words;
     if (command !== 'check') throw new UsageError('plans expects check: see lateral plans --help');
-    await check(readArguments(rest, [...TWIN_SWITCHES, 'accept'], [...TWIN_VALUES, 'factor']));
+    await check(readArguments(rest, [...TWIN_SWITCHES, 'accept'], [...TWIN_VALUES, 'factor']), program);
   } catch (error) {
     const isExpected = error instanceof StartError || error instanceof ServiceError;
     console.error(`lateral: ${isExpected ? error.message : asError(error).stack}`);
@@ -119,7 +119,7 @@ async function plans(words: readonly string[]): Promise<void> {
   }
 }
 
-async function check(commandLine: CommandLine): Promise<void> {
+async function check(commandLine: CommandLine, program: Program): Promise<void> {
   const { operands, switches, environment, values } = commandLine;
   if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral plans --help`);
   const factor = Number(values['factor'] ?? 2);
@@ -134,7 +134,7 @@ async function check(commandLine: CommandLine): Promise<void> {
   if (requests.length + (accepted?.plans.length ?? 0) === 0)
     throw new StartError('there are no requests to plan: name a file of them with --traffic');
   const config = readConfig({ ...process.env, ...environment });
-  await withTwinOf(commandLine, config, async (twin) => {
+  await withTwinOf(program, commandLine, config, async (twin) => {
     const checked = await checkPlans(twin, accepted, requests, { factor, onProgress: showProgress });
     if (checked.compared.length + checked.added.length === 0)
       throw new StartError(`no request could be planned: ${checked.unplanned[0]?.reason ?? 'there are none'}`);
@@ -249,13 +249,13 @@ ${TWIN_HELP}
 
 Exits with 2 if an option or the file of requests is wrong. All options of lateral --help are accepted.`;
 
-async function advise(words: readonly string[]): Promise<void> {
+async function advise(words: readonly string[], program: Program): Promise<void> {
   const commandLine = readArguments(words, [...TWIN_SWITCHES], [...TWIN_VALUES]);
   const { operands, switches, environment, values } = commandLine;
   if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral advise --help`);
   const requests = await requestsOf(values);
   const config = readConfig({ ...process.env, ...environment });
-  await withTwinOf(commandLine, config, async (twin) => {
+  await withTwinOf(program, commandLine, config, async (twin) => {
     const found = await findAdvice(twin, requests, showProgress);
     const differences = differencesOf(twin);
     if (switches.has('json')) console.log(JSON.stringify(adviceAsJson(found, differences), null, 2));
@@ -356,7 +356,11 @@ function adviceAsJson({ advice, complaints, planned, unplanned }: AdviceReport, 
 }
 
 /** Statistics of a file, or of the connected database. */
-async function statisticsOf({ values, switches }: CommandLine, config: Config): Promise<StatisticsFile> {
+async function statisticsOf(
+  { withDatabase }: Program,
+  { values, switches }: CommandLine,
+  config: Config,
+): Promise<StatisticsFile> {
   const path = values['statistics'];
   const file = path === undefined ? null : await readStatistics(path);
   if (file && !switches.has('connected')) return file;
@@ -370,14 +374,15 @@ async function statisticsOf({ values, switches }: CommandLine, config: Config): 
 
 /** Builds the twin that the options describe, and removes it after the work. */
 async function withTwinOf<Result>(
+  program: Program,
   commandLine: CommandLine,
   config: Config,
   work: (twin: Twin) => Promise<Result>,
 ): Promise<Result> {
   const plan = await twinPlan(commandLine);
-  const statistics = await statisticsOf(commandLine, config);
+  const statistics = await statisticsOf(program, commandLine, config);
   await prepareThread();
-  return withTwin(config, statistics, plan, work);
+  return withTwin({ program, config, statistics, plan }, work);
 }
 
 async function twinPlan({ values: { migrations, apply, snapshot }, switches }: CommandLine): Promise<TwinPlan> {

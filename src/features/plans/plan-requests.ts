@@ -3,8 +3,6 @@
  * would choose for its values. Requests that differ in values alone have one shape, and one plan for each kind (docs/decisions/plans-per-value.md).
  */
 import { createHash } from 'node:crypto';
-import { createOperations } from '../../app/app.js';
-import { parseLimits } from '../../app/core.js';
 import { ServiceError } from '../../base/errors.js';
 import { parseJson } from '../../base/exact-json.js';
 import { isRecord, messageOf } from '../../base/narrow.js';
@@ -15,8 +13,10 @@ import { quoteIdentifier } from '../../compiler/sql/fragment.js';
 import { cachedIdentity } from '../../server/access/account.js';
 import { CLI_IDENTITY, type Identity } from '../../server/access/identity.js';
 import { lookUpAccount } from '../../server/accounts/accounts.js';
+import { createOperations } from '../../server/api/graphql/create-operations.js';
 import { isConstant, parseAsCaller } from '../../server/api/graphql/operation.js';
 import type { PlanKind } from '../../server/batching/shape-stats.js';
+import { parseLimits } from '../../server/config/parse-limits.js';
 import type { ReadQuery } from '../../server/execute/reads/compiled-read.js';
 import type { ChosenShape, PreparedRead } from '../../server/execute/reads/reads.js';
 import { NO_CLIENT } from '../../server/execute/stages.js';
@@ -68,7 +68,7 @@ export class RequestPlanner {
   readonly #callers = new Map<string, Promise<Identity>>();
   readonly #roles: ReadonlyMap<string, string>;
 
-  constructor(private readonly twin: Twin) {
+  constructor(private readonly twin: Pick<Twin, 'core' | 'config' | 'statistics'>) {
     this.#operations = createOperations(twin.config, []);
     this.#roles = new Map(
       rowsOf(twin.statistics.metadata['service_roles']).map(({ id, name }) => [`${id}`, `${name}`]),

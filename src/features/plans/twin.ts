@@ -6,17 +6,18 @@
 import { chmod, chown, mkdtemp, open, readdir, realpath, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Core, openDatabase } from '../../app/core.js';
-import { withCore } from '../../app/start.js';
 import { StartError } from '../../base/errors.js';
 import { messageOf, parseOwnJson, succeeds } from '../../base/narrow.js';
 import { createObserver } from '../../base/observe.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import { quoteIdentifier, quoteLiteral } from '../../compiler/sql/fragment.js';
 import type { Config } from '../../server/config/config.js';
+import type { Program } from '../../server/feature/command.js';
+import type { Core } from '../../server/feature/core.js';
 import { migrate } from '../../server/postgres/catalog/migrate.js';
 import { systemTables } from '../../server/postgres/catalog/system-tables.js';
 import type { Database } from '../../server/postgres/pools/database.js';
+import { openDatabase } from '../../server/postgres/pools/open-database.js';
 import { readSql } from '../../server/postgres/read-sql.js';
 import { isLocked, startEmbedded } from '../embedded/cluster.js';
 import { stopOrphan } from '../embedded/postmaster.js';
@@ -52,6 +53,13 @@ export interface TwinPlan {
   readonly change?: (core: Core) => Promise<void>;
 }
 
+export interface TwinSources {
+  readonly program: Program;
+  readonly config: Config;
+  readonly statistics: StatisticsFile;
+  readonly plan: TwinPlan;
+}
+
 export interface Twin {
   readonly core: Core;
   readonly config: Config;
@@ -74,12 +82,7 @@ export interface RelationPages {
 }
 
 /** Builds the twin, runs the work on it and removes it, also after Ctrl-C. */
-export async function withTwin<Result>(
-  config: Config,
-  statistics: StatisticsFile,
-  plan: TwinPlan,
-  work: (twin: Twin) => Promise<Result>,
-): Promise<Result> {
+export async function withTwin<Result>(sources: TwinSources, work: (twin: Twin) => Promise<Result>): Promise<Result> {
   const begun = performance.now();
   await removeAbandoned();
   const folder = await mkdtemp(join(tmpdir(), FOLDER_PREFIX)).catch((error: unknown) => {
@@ -97,7 +100,7 @@ export async function withTwin<Result>(
     ended.catch(() => {});
     const server = await startEmbedded({ directory: folder, settings: SERVER_SETTINGS, signal: interrupted.signal });
     try {
-      const building = build({ config, url: server.url, statistics, plan, begun }, work);
+      const building = build({ ...sources, url: server.url, begun }, work);
       building.catch(() => {});
       return await Promise.race([building, ended]);
     } finally {
@@ -140,17 +143,14 @@ const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 /** Milliseconds for the server to end by itself: it has nothing to save. */
 const STOP_MS = 1_000;
 
-interface TwinSources {
-  readonly config: Config;
+interface TwinBuild extends TwinSources {
   /** The address of the twin's server. */
   readonly url: string;
-  readonly statistics: StatisticsFile;
-  readonly plan: TwinPlan;
   readonly begun: number;
 }
 
 async function build<Result>(
-  { config, url, statistics, plan, begun }: TwinSources,
+  { program: { withCore }, config, url, statistics, plan, begun }: TwinBuild,
   work: (twin: Twin) => Promise<Result>,
 ): Promise<Result> {
   const twinUrl = await createDatabase(config, url, statistics);

@@ -4,8 +4,6 @@
  */
 import { readFile, writeFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline/promises';
-import type { Core } from '../../app/core.js';
-import { withCore } from '../../app/start.js';
 import { StartError, UsageError } from '../../base/errors.js';
 import { createObserver } from '../../base/observe.js';
 import { runSteps } from '../../base/time-slices.js';
@@ -13,6 +11,8 @@ import { writeYaml } from '../../base/yaml.js';
 import { candidateStatement, referenceCandidate } from '../../compiler/compile/index-candidates.js';
 import type { Model } from '../../compiler/model/model.js';
 import { type CommandLine, readArguments, readConfig } from '../../server/config/config.js';
+import type { Program } from '../../server/feature/command.js';
+import type { Core } from '../../server/feature/core.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
 import type { DdlStatement } from '../../server/schema/change/ddl-statement.js';
 import { parseDocumentText } from '../../server/schema/parse-document.js';
@@ -42,18 +42,18 @@ Copies a schema (collections, fields, relations and their metadata, but no items
 
 All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
-async function runPart(words: readonly string[]): Promise<void> {
+async function runPart(words: readonly string[], program: Program): Promise<void> {
   const [command, ...rest] = words;
   const part = SUBCOMMANDS.get(command ?? '');
   if (!part) throw new UsageError('schema expects snapshot, diff or apply: see lateral schema --help');
   const read = readArguments(rest, part.switches);
   if (read.operands.length > 1) throw new UsageError(`unexpected argument "${read.operands[1]}": give one file`);
-  await part.run(read);
+  await part.run(read, program);
 }
 
 /** The status of a difference is that of a wrong option elsewhere, so here a wrong option is an error like others. */
-async function schema(words: readonly string[]): Promise<void> {
-  await runPart(words).catch((error: unknown) => {
+async function schema(words: readonly string[], program: Program): Promise<void> {
+  await runPart(words, program).catch((error: unknown) => {
     throw error instanceof UsageError && words[0] === 'diff' ? new StartError(error.message) : error;
   });
 }
@@ -64,9 +64,9 @@ const SUBCOMMANDS = new Map([
   ['apply', { switches: ['merge', 'force', 'dry-run', 'yes'], run: apply }],
 ]);
 
-async function snapshot(commandLine: CommandLine): Promise<void> {
+async function snapshot(commandLine: CommandLine, program: Program): Promise<void> {
   const [file = '-'] = commandLine.operands;
-  const current = await open(commandLine, ({ schemaChanges }) =>
+  const current = await open(program, commandLine, ({ schemaChanges }) =>
     takeSnapshot(schemaChanges, commandLine.switches.has('policies')),
   );
   const json = commandLine.switches.has('json') || /\.json$/i.test(file);
@@ -92,18 +92,18 @@ async function snapshot(commandLine: CommandLine): Promise<void> {
 /** Not the exit code of an error: a script must distinguish a difference from an unreadable file. */
 const DIFFERS = 2;
 
-async function diff(commandLine: CommandLine): Promise<void> {
+async function diff(commandLine: CommandLine, program: Program): Promise<void> {
   const snapshot = await readFileOf(commandLine);
-  const comparison = await open(commandLine, ({ schemaChanges }) =>
+  const comparison = await open(program, commandLine, ({ schemaChanges }) =>
     compareSnapshot(schemaChanges, snapshot, modeOf(commandLine)),
   );
   console.log(comparison ? describeDifference(comparison.diff) : 'No differences.');
   if (comparison) process.exitCode = DIFFERS;
 }
 
-async function apply(commandLine: CommandLine): Promise<void> {
+async function apply(commandLine: CommandLine, program: Program): Promise<void> {
   const snapshot = await readFileOf(commandLine);
-  await open(commandLine, async ({ schemaChanges }) => {
+  await open(program, commandLine, async ({ schemaChanges }) => {
     const comparison = await compareSnapshot(schemaChanges, snapshot, modeOf(commandLine));
     if (!comparison) return console.log('No differences.');
     console.log(describeDifference(comparison.diff));
@@ -123,7 +123,11 @@ async function apply(commandLine: CommandLine): Promise<void> {
   });
 }
 
-function open<Result>({ environment }: CommandLine, work: (core: Core) => Promise<Result>): Promise<Result> {
+function open<Result>(
+  { withCore }: Program,
+  { environment }: CommandLine,
+  work: (core: Core) => Promise<Result>,
+): Promise<Result> {
   return withCore(readConfig({ ...process.env, ...environment }), createObserver('warn'), console.error, work);
 }
 
@@ -224,7 +228,7 @@ tables that would get very many lists (those are hidden in forms) and about fore
 
 All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
-async function relations(words: readonly string[]): Promise<void> {
+async function relations(words: readonly string[], { withCore }: Program): Promise<void> {
   const [command, ...rest] = words;
   if (command !== 'suggest') throw new UsageError('relations expects suggest: see lateral relations --help');
   const { operands, switches, environment } = readArguments(rest, ['apply']);

@@ -1,13 +1,13 @@
 /** `lateral capacity`: the highest rate of recorded traffic that a service serves within limits, and what limits it. */
 
-import { readFileOperand, readOwnOptions, readTarget } from '../../app/own-options.js';
 import { UsageError } from '../../base/errors.js';
+import { readOwnOptions } from '../../server/config/own-options.js';
 import { type Capacity, findCapacity, type Step } from './capacity.js';
 import { counted, parseConstantRate, parseCount, parseDuration, parseServiceLimits } from './limits.js';
 import { prepareReplay } from './replay.js';
 import { CONNECTIONS, checkReplayable, INTERRUPTED, readRecording } from './replay-command.js';
 import { milliseconds } from './report.js';
-import { checkTarget } from './target.js';
+import { checkTarget, readFileOperand, readTarget } from './target.js';
 
 const CAPACITY_HELP = `Usage: lateral capacity FILE --url URL --token TOKEN --slo p99=50ms,errors=0.1% [--step 5s] [--json]
 

@@ -3,13 +3,13 @@ import { createWriteStream } from 'node:fs';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
-import { checkWritable, readOwnOptions, readTarget } from '../../app/own-options.js';
 import { StartError, UsageError } from '../../base/errors.js';
 import { isRecord, messageOf, parseOwnJson, propertiesOf } from '../../base/narrow.js';
 import { replaceFile } from '../../base/replace-file.js';
+import { checkWritable, readOwnOptions } from '../../server/config/own-options.js';
 import { counted, parseDuration } from './limits.js';
 import { Redactor } from './redact.js';
-import { ask, type Target } from './target.js';
+import { ask, readTarget, type Target } from './target.js';
 import {
   endLine,
   headerLine,

@@ -1,13 +1,13 @@
 /** `lateral replay`: sends recorded traffic to a service and compares the answers with the recording. */
 import { writeFile } from 'node:fs/promises';
-import { checkWritable, type OwnOptions, readFileOperand, readOwnOptions, readTarget } from '../../app/own-options.js';
 import { StartError, UsageError } from '../../base/errors.js';
 import { messageOf } from '../../base/narrow.js';
+import { checkWritable, type OwnOptions, readOwnOptions } from '../../server/config/own-options.js';
 import { checkLimits, counted, parseCount, parseDuration, parseRate, parseServiceLimits } from './limits.js';
 import { type PreparedReplay, type Progress, prepareReplay, replay as replayTraffic } from './replay.js';
 import { isWithinLimits, jsonOf, junitOf, milliseconds, tableOf } from './report.js';
 import { pageOf } from './report-page.js';
-import { checkTarget, parseTarget } from './target.js';
+import { checkTarget, parseTarget, readFileOperand, readTarget } from './target.js';
 import { readTraffic, serviceFactor, type Traffic } from './traffic-file.js';
 
 const REPLAY_HELP = `Usage: lateral replay FILE --url URL --token TOKEN [--rate 1x | 500/s] [--for 1m] [--slo p99=50ms,errors=0.1%]

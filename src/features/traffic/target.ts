@@ -3,6 +3,7 @@
 import { StartError, UsageError } from '../../base/errors.js';
 import { messageOf, propertiesOf } from '../../base/narrow.js';
 import { VIEW_AS_HEADER } from '../../server/access/view-as.js';
+import type { OwnOptions } from '../../server/config/own-options.js';
 import type { RecordedRequest } from './traffic-file.js';
 
 export interface Target {
@@ -18,6 +19,23 @@ export function parseTarget(option: string, text: string, token: string): Target
     throw new UsageError(`${option} must be a URL without a name and a password, such as ${url.origin}`);
   if (/[\r\n]/.test(token)) throw new UsageError('--token must be one line');
   return { url, token };
+}
+
+/** The service of `--url`, with the token of `--token` or ADMIN_TOKEN. */
+export function readTarget(options: OwnOptions): Target {
+  return parseTarget(
+    '--url',
+    options.required('url'),
+    options.value('token') ?? process.env['ADMIN_TOKEN'] ?? options.required('token'),
+  );
+}
+
+/** The recording that a command reads. */
+export function readFileOperand(command: string, { operands }: OwnOptions): string {
+  const [file, ...others] = operands;
+  if (file === undefined || others.length > 0)
+    throw new UsageError(`lateral ${command} takes one recording: see lateral ${command} --help`);
+  return file;
 }
 
 const TIMEOUT_MS = 15_000;

@@ -1,7 +1,7 @@
 /** The program of a worker thread: it has its own connections and caches, and applies what the main thread broadcasts. */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import type { Shared } from '../../app/app.js';
-import { type Core, createCore, openDatabase, openReplicas } from '../../app/core.js';
+import { type Core, createCore, synonymsOf } from '../../app/core.js';
 import { type Event, type Observer, withPlainError } from '../../base/observe.js';
 import { createSequence } from '../../base/time-slices.js';
 import { openExtensions, surviveRejections } from '../../features/extensions/load-extensions.js';
@@ -9,7 +9,9 @@ import { Policies } from '../../server/access/policies.js';
 import { remoteLimits } from '../../server/http/limiter.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
 import { FollowingMirror } from '../../server/postgres/catalog/watch.js';
+import { openDatabase } from '../../server/postgres/pools/open-database.js';
 import { CallerWrites } from '../cache/caller-writes.js';
+import { openReplicas } from '../replicas/open-replicas.js';
 import { type Assignment, Channel, type MainCalls, type Message, serializeError, type WorkerCalls } from './channel.js';
 import { ThreadServer } from './threads.js';
 
@@ -76,7 +78,12 @@ async function openCore(
 ): Promise<{ readonly core: Core; readonly mirror: FollowingMirror }> {
   const { config, databaseUrl, identity, system, schema } = assignment;
   await prepareThread();
-  const database = await openDatabase(config, databaseUrl, { checksSessions: false, identity }, observe);
+  const database = await openDatabase(
+    config,
+    databaseUrl,
+    { checksSessions: false, identity, synonyms: synonymsOf(config) },
+    observe,
+  );
   database.system = system;
   const mirror = new FollowingMirror(schema.text, schema.version, database, {
     adopt: ({ text, digest }) => main.call('adopt', text, digest),

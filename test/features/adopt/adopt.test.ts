@@ -1,9 +1,11 @@
 /** `lateral adopt`: an installation of Directus becomes one of ours, as a whole or not at all, and again without a change. */
+
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { TOTP } from 'otpauth';
 import t from 'tap';
+import { PROGRAM } from '../../../src/app/start.js';
 import { adopt as command } from '../../../src/features/adopt/command.js';
 import { compareAnswers, type TestCaller } from '../../../src/features/adopt/compare.js';
 import type { Question } from '../../../src/features/adopt/questions.js';
@@ -530,7 +532,7 @@ async function run(words: readonly string[]): Promise<Outcome> {
   const { log } = console;
   console.log = (line: string) => void lines.push(line);
   try {
-    await command(words);
+    await command(words, PROGRAM);
     return { code: 0, output: lines.join('\n'), complaints: '' };
   } catch (error) {
     return { code: 1, output: lines.join('\n'), complaints: String(error) };

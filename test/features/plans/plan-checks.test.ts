@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import t from 'tap';
-import { withCore, withDatabase } from '../../../src/app/start.js';
+import { PROGRAM, withCore, withDatabase } from '../../../src/app/start.js';
 import { createObserver } from '../../../src/base/observe.js';
 import { loadGrammar } from '../../../src/compiler/sql/grammar.js';
 import { RequestPlanner } from '../../../src/features/plans/plan-requests.js';
@@ -16,7 +16,7 @@ import { planLines } from '../../../src/features/plans/plan-tree.js';
 import { readRequests } from '../../../src/features/plans/requests.js';
 import type { StatisticsFile } from '../../../src/features/plans/statistics-file.js';
 import { takeStatistics } from '../../../src/features/plans/take-statistics.js';
-import { type Twin, withTwin } from '../../../src/features/plans/twin.js';
+import { withTwin } from '../../../src/features/plans/twin.js';
 import { endLine, headerLine, requestLine } from '../../../src/features/traffic/traffic-file.js';
 import { readConfig } from '../../../src/server/config/config.js';
 import { runCommand } from '../../support/command.js';
@@ -177,16 +177,19 @@ await t.test('the twin plans like the database', async (t) => {
     config,
     observe,
     () => {},
-    (core) => new RequestPlanner({ core, config, statistics } as Twin).planAll(requests),
+    (core) => new RequestPlanner({ core, config, statistics }).planAll(requests),
   );
   const abandoned = join(tmpdir(), 'lateral-twin-of-a-killed-command');
   await mkdir(abandoned);
   await writeFile(join(abandoned, 'postgres.lock'), '{"pid":2147483646}');
-  const twin = await withTwin(config, statistics, { migrations: null, pending: [] }, async (built) => {
-    t.strictSame(built.unbuilt, [], 'all of the structure was built');
-    t.strictSame(built.unknown, []);
-    return new RequestPlanner(built).planAll(requests);
-  });
+  const twin = await withTwin(
+    { program: PROGRAM, config, statistics, plan: { migrations: null, pending: [] } },
+    async (built) => {
+      t.strictSame(built.unbuilt, [], 'all of the structure was built');
+      t.strictSame(built.unknown, []);
+      return new RequestPlanner(built).planAll(requests);
+    },
+  );
   t.strictSame(real.unplanned, []);
   t.strictSame(twin.unplanned, []);
   t.ok(real.planned.length >= 18, `${real.planned.length} plans`);

@@ -8,14 +8,14 @@ import { join } from 'node:path';
 import { finished } from 'node:stream/promises';
 import { gunzipSync } from 'node:zlib';
 import t, { type Test } from 'tap';
-import { withCore, withDatabase } from '../../../src/app/start.js';
+import { PROGRAM, withCore, withDatabase } from '../../../src/app/start.js';
 import { createObserver } from '../../../src/base/observe.js';
 import { loadGrammar } from '../../../src/compiler/sql/grammar.js';
 import { type PlannedClass, RequestPlanner } from '../../../src/features/plans/plan-requests.js';
 import { planLines } from '../../../src/features/plans/plan-tree.js';
 import type { RecordedRequest } from '../../../src/features/plans/requests.js';
 import { takeStatistics } from '../../../src/features/plans/take-statistics.js';
-import { type Twin, withTwin } from '../../../src/features/plans/twin.js';
+import { withTwin } from '../../../src/features/plans/twin.js';
 import { readConfig } from '../../../src/server/config/config.js';
 import { runCommand } from '../../support/command.js';
 import { generateShapes } from '../../support/generated-shapes.js';
@@ -109,15 +109,18 @@ async function comparePlans(
     async (core) => {
       const paths = await withSql(url, (sql) => generateShapes(core.mirror.model, sql, SHAPES));
       const wanted = paths.map(requestOf);
-      const planner = new RequestPlanner({ core, config, statistics } as Twin);
+      const planner = new RequestPlanner({ core, config, statistics });
       return { real: await planner.planAll(wanted), requests: wanted };
     },
   );
-  const twin = await withTwin(config, statistics, { migrations: null, pending: [] }, async (built) => {
-    t.strictSame(built.unbuilt, [], 'the whole structure is built');
-    t.comment(`built in ${(built.buildMs / 1_000).toFixed(1)} s`);
-    return new RequestPlanner(built).planAll(requests);
-  });
+  const twin = await withTwin(
+    { program: PROGRAM, config, statistics, plan: { migrations: null, pending: [] } },
+    async (built) => {
+      t.strictSame(built.unbuilt, [], 'the whole structure is built');
+      t.comment(`built in ${(built.buildMs / 1_000).toFixed(1)} s`);
+      return new RequestPlanner(built).planAll(requests);
+    },
+  );
   const differing = differences(real.planned, twin.planned);
   t.comment(`${name}: ${real.planned.length} plans, ${differing.length} differ, ${real.unplanned.length} not planned`);
   for (const text of differing.slice(0, 20)) t.comment(text);
@@ -141,7 +144,7 @@ await t.test('500 tables are built in time', async (t) => {
   );
   t.ok(statistics.tables.length >= 500);
   const request = requestOf('GET /items/t7?filter[name][_eq]=n5&sort=at&limit=5&fields=id,owner.name');
-  await withTwin(config, statistics, { migrations: null, pending: [] }, async (built) => {
+  await withTwin({ program: PROGRAM, config, statistics, plan: { migrations: null, pending: [] } }, async (built) => {
     const seconds = built.buildMs / 1_000;
     t.strictSame(built.unbuilt, []);
     t.ok(seconds < MOST_BUILD_SECONDS, `${seconds.toFixed(1)} s`);

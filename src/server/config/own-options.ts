@@ -1,11 +1,9 @@
 /** The command line of commands that work on a running service: they take their own options only, and a wrong one ends them with status 2. */
-
 import { access, constants, stat } from 'node:fs/promises';
 import { dirname, sep } from 'node:path';
 import { parseArgs } from 'node:util';
-import { UsageError } from '../base/errors.js';
-import { messageOf } from '../base/narrow.js';
-import { parseTarget, type Target } from '../features/traffic/target.js';
+import { UsageError } from '../../base/errors.js';
+import { messageOf } from '../../base/narrow.js';
 
 /** `value`: the option takes one; `switch`: it takes none. */
 export type OptionKinds = Readonly<Record<string, 'value' | 'switch'>>;
@@ -46,23 +44,6 @@ export function readOwnOptions(command: string, words: readonly string[], kinds:
   } catch (error) {
     return fail(messageOf(error).split(/\.\s/)[0] ?? '');
   }
-}
-
-/** The service of `--url`, with the token of `--token` or ADMIN_TOKEN. */
-export function readTarget(options: OwnOptions): Target {
-  return parseTarget(
-    '--url',
-    options.required('url'),
-    options.value('token') ?? process.env['ADMIN_TOKEN'] ?? options.required('token'),
-  );
-}
-
-/** The recording that a command reads. */
-export function readFileOperand(command: string, { operands }: OwnOptions): string {
-  const [file, ...others] = operands;
-  if (file === undefined || others.length > 0)
-    throw new UsageError(`lateral ${command} takes one recording: see lateral ${command} --help`);
-  return file;
 }
 
 /** Throws if a file cannot be written: before the work whose result it is to have. */

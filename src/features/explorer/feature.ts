@@ -1,0 +1,6 @@
+/** Pages in the browser that show the data, the SQL of each request, the model and the permissions. */
+import type { Feature } from '../../server/feature/feature.js';
+
+export const explorer: Feature = {
+  name: 'explorer',
+};

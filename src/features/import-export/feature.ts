@@ -1,0 +1,15 @@
+/** Reads and writes the items of a collection as files. */
+import type { Feature } from '../../server/feature/feature.js';
+import { files } from '../files/feature.js';
+
+export const importExport: Feature = {
+  name: 'import-export',
+  needs: [files],
+  commands: {
+    import: {
+      topic: 'Data and schema',
+      about: 'writes the rows of a JSON, NDJSON or CSV file to a collection',
+      load: async () => (await import('./command.js')).COMMANDS.import,
+    },
+  },
+};

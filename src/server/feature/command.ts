@@ -1,0 +1,49 @@
+/** The commands of the program `lateral`, and what the program does for them. */
+import type { Observer } from '../../base/observe.js';
+import type { Config } from '../config/config.js';
+import type { Database } from '../postgres/pools/database.js';
+import type { Core } from './core.js';
+
+export interface Command {
+  readonly help: string;
+  run(words: readonly string[], program: Program): Promise<void>;
+}
+
+/** The headings of `lateral --help`, in their order. */
+export const COMMAND_TOPICS = ['Serve', 'Data and schema', 'Plans and indexes', 'Traffic'] as const;
+
+export interface CommandEntry {
+  readonly topic: (typeof COMMAND_TOPICS)[number];
+  /** One line of `lateral --help`. */
+  readonly about: string;
+  /** Imports its code: a service needs none of it in its memory. */
+  load(): Promise<Command>;
+}
+
+/** Gets messages about the progress of a start. */
+export type Report = (message: string) => void;
+
+/** Everything that it starts is stopped after the work, also if that fails. */
+export interface Program {
+  /** For commands that read and write items. The service's own tables are created if they are missing. */
+  withCore<Result>(
+    config: Config,
+    observe: Observer,
+    report: Report,
+    work: (core: Core) => Promise<Result>,
+  ): Promise<Result>;
+  /** For commands that inspect a database, which may lack the service's own tables. */
+  withDatabase<Result>(
+    config: Config,
+    observe: Observer,
+    report: Report,
+    work: (database: Database) => Promise<Result>,
+  ): Promise<Result>;
+  /** For commands that send requests to a service. */
+  withService<Result>(
+    config: Config,
+    observe: Observer,
+    report: Report,
+    work: (url: string) => Promise<Result>,
+  ): Promise<Result>;
+}
