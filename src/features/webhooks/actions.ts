@@ -4,7 +4,7 @@ import { forbidden, invalidPayload } from '../../base/errors.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import { arrayLiteral } from '../../compiler/sql/literal.js';
 import type { Database } from '../../server/postgres/pools/database.js';
-import { type Group, promote } from './deliveries.js';
+import { type Group, LOCK_WEBHOOK, promote } from './deliveries.js';
 import { payloadOf } from './payload.js';
 import type { Attempt, Sender } from './sender.js';
 import { parseWebhook, READ_WEBHOOKS, type Webhook, type WebhookRow } from './webhook-hook.js';
@@ -68,9 +68,10 @@ export async function newSecrets(database: Database, ids: readonly string[]): Pr
 }
 
 const REDELIVER = withCatalog(`
+with ${LOCK_WEBHOOK('$1')}
 update service_webhook_deliveries
 set status = 'pending', waits = true, attempts = 0, next_attempt_at = now(), finished_at = null, claimed_until = null, claimed_by = null
-where webhook = $1::uuid and event::text <> 'test' and case when $2::text is null then status::text = 'dead'
+where webhook = (select id from webhook) and event::text <> 'test' and case when $2::text is null then status::text = 'dead'
   else status::text <> 'pending' and id = any ($2::text[]::uuid[]) end
 returning webhook::text, collection, item`);
 

@@ -122,22 +122,35 @@ export interface Result {
   readonly delay: number;
 }
 
+/**
+ * A statement that waits for locks of several deliveries begins with this, unless it skips those that are locked. A webhook that is deleted
+ * takes its deliveries with it, in an order of its own: without the lock the two statements could wait for each other.
+ */
+export const LOCK_WEBHOOK = (parameter: string): string =>
+  `webhook as materialized (select w.id from service_webhooks w where w.id = ${parameter}::uuid for key share)`;
+
 const FINISH = withCatalog(`
 with results as materialized (
   select * from json_to_recordset($1::json) as r (id uuid, outcome text, status int, ms int, body text, error text, delay float8)
-)
+), ${LOCK_WEBHOOK('$3')}
 update service_webhook_deliveries d
 set status = r.outcome, attempts = d.attempts + 1, response_status = r.status, response_ms = r.ms, response_body = r.body,
   error = r.error, finished_at = case when r.outcome <> 'pending' then now() end,
   next_attempt_at = case when r.outcome = 'pending' then now() + make_interval(secs => r.delay / 1000) else d.next_attempt_at end,
   claimed_until = null, claimed_by = null
 from results r
-where d.id = any (array(select id from results)) and d.id = r.id and d.claimed_by = $2::uuid and coalesce(d.status::text, '') = 'pending'
+where d.id = any (array(select id from results)) and d.id = r.id and d.webhook = (select id from webhook)
+  and d.claimed_by = $2::uuid and coalesce(d.status::text, '') = 'pending'
 returning d.webhook::text, d.collection, d.item, d.status`);
 
 /** Deliveries of the items may go on, even if the process ends before it says so (see promoteAll). */
-export async function finishDeliveries(database: Database, results: readonly Result[], by: string): Promise<void> {
-  const rows = await planned<Group & { status: string }>(database, FINISH, [JSON.stringify(results), by]);
+export async function finishDeliveries(
+  database: Database,
+  webhook: string,
+  results: readonly Result[],
+  by: string,
+): Promise<void> {
+  const rows = await planned<Group & { status: string }>(database, FINISH, [JSON.stringify(results), by, webhook]);
   await promote(
     database,
     rows.filter(({ status }) => status !== 'pending'),
@@ -211,17 +224,22 @@ export async function promoteAll(database: Database): Promise<void> {
   await promote(database, await planned<Group>(database, STUCK, []));
 }
 
-const UNCLAIM = withCatalog(`update service_webhook_deliveries set claimed_until = null, claimed_by = null
-  where id = any ($1::text[]::uuid[]) and claimed_by = $2::uuid and status::text = 'pending'`);
+const UNCLAIM = withCatalog(`with ${LOCK_WEBHOOK('$3')}
+update service_webhook_deliveries set claimed_until = null, claimed_by = null
+  where id = any ($1::text[]::uuid[]) and webhook = (select id from webhook) and claimed_by = $2::uuid and status::text = 'pending'`);
 
-/** Deliveries that were claimed and not sent. */
-export async function unclaimDeliveries(database: Database, ids: readonly string[], by: string): Promise<void> {
-  await database.rows(UNCLAIM, [arrayLiteral(ids), by]);
+/** Deliveries of a webhook that were claimed and not sent. */
+export async function unclaimDeliveries(
+  database: Database,
+  webhook: string,
+  ids: readonly string[],
+  by: string,
+): Promise<void> {
+  await database.rows(UNCLAIM, [arrayLiteral(ids), by, webhook]);
 }
 
-const RELEASE = withCatalog(
-  'update service_webhook_deliveries set claimed_until = null, claimed_by = null where claimed_by = $1::uuid',
-);
+const RELEASE = withCatalog(`update service_webhook_deliveries set claimed_until = null, claimed_by = null where id in (
+  select id from service_webhook_deliveries where claimed_by = $1::uuid for update skip locked)`);
 
 /** Other instances need not wait until the claims end. */
 export async function releaseDeliveries(database: Database, by: string): Promise<void> {

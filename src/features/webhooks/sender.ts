@@ -312,7 +312,7 @@ export class Lane {
     const results = this.#results;
     this.#results = [];
     try {
-      await finishDeliveries(this.services.database, results, this.services.claimant);
+      await finishDeliveries(this.services.database, this.webhook.id, results, this.services.claimant);
     } catch (error) {
       this.#results = [...results, ...this.#results].slice(0, MAX_UNWRITTEN);
       throw error;
@@ -323,7 +323,7 @@ export class Lane {
   async #return(): Promise<void> {
     const ids = this.#returned;
     this.#returned = [];
-    if (ids.length > 0) await unclaimDeliveries(this.services.database, ids, this.services.claimant);
+    if (ids.length > 0) await unclaimDeliveries(this.services.database, this.webhook.id, ids, this.services.claimant);
   }
 
   /** How many may be sent at the same time. */

@@ -58,6 +58,48 @@ async function reasonOf(id: string): Promise<string> {
   return (await stateOf(id)).incomplete_reason ?? '';
 }
 
+t.test('a webhook is deleted while results of its deliveries are written', async (t) => {
+  const COUNT = 8;
+  const holder = connectSql(url);
+  const deleter = connectSql(url);
+  t.teardown(() => Promise.all([holder.end(), deleter.end()]));
+  const other = await create(t, { collections: ['tags'], status: 'inactive' });
+  await sql`insert into service_webhook_deliveries (webhook, sequence, collection, event, status, payload, finished_at)
+    select ${other}, n, 'tags', 'create', 'delivered', '{}', now() from generate_series(1, 20000) n`;
+  await sql`vacuum analyze service_webhook_deliveries`;
+  for (let round = 0; round < 5; round++) {
+    const id = await create(t, { collections: ['tags'] });
+    await send('POST', `/webhooks/${id}/pause`);
+    const number = (n: number): string => `00000000-0000-4000-8000-${String(100 * round + n).padStart(12, '0')}`;
+    // PostgreSQL deletes them by the index on the time, the last one first.
+    for (let n = 1; n <= COUNT; n++)
+      await sql`insert into service_webhook_deliveries (id, webhook, sequence, collection, event, item, payload, created_at)
+        values (${number(n)}, ${id}, ${n}, 'tags', 'update', ${String(n)}, ${sql.json({ n })}, now() - make_interval(secs => ${n}))`;
+    const held: (() => void)[] = [];
+    receiver.answer = (_, response) => void held.push(() => response.writeHead(204).end());
+    await send('POST', `/webhooks/${id}/resume`);
+    await receiver.count(COUNT);
+    const waiting = (count: number): Promise<number> =>
+      waitFor(async () => {
+        const [row] = await sql`select count(*)::int as waiting from pg_stat_activity
+          where datname = current_database() and wait_event_type = 'Lock'`;
+        return row?.['waiting'] >= count;
+      }, 10_000);
+    let deletion: Promise<unknown> = Promise.resolve();
+    await holder.begin(async (holding) => {
+      await holding`select from service_webhook_deliveries where id = ${number(COUNT / 2)} for update`;
+      for (const answer of held) answer();
+      await waiting(1);
+      deletion = deleter`delete from service_webhooks where id = ${id}`.then(
+        () => 'deleted',
+        (error: unknown) => String(error),
+      );
+      await waiting(2);
+    });
+    t.equal(await deletion, 'deleted');
+  }
+});
+
 t.test('old deliveries are deleted, even if all webhooks are inactive', async (t) => {
   const id = await create(t, { collections: ['tags'], status: 'inactive' });
   await sql`insert into service_webhook_deliveries (webhook, sequence, collection, event, status, payload, finished_at)
