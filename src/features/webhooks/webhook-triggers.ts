@@ -32,8 +32,8 @@ export interface WantedTable extends TableName {
 }
 
 /**
- * The tables in $1 and their partitions, whether each has the triggers in $3 of the installation in schema $2, and whether these have the
- * arguments that they should have. The part of the arguments that matches $4 is not compared.
+ * The tables in $1 and their partitions, whether each has the triggers in $3 of the installation in schema $2, whether somebody disabled
+ * some of them, and whether they have the arguments that they should have. The part of the arguments that matches $4 is not compared.
  */
 const TABLES = withCatalog(`
 with wanted as (
@@ -47,19 +47,21 @@ with wanted as (
   select p.relid, w.arguments from wanted w cross join lateral pg_partition_tree(w.oid) p
   where w.relkind = 'p' and p.relid <> w.oid
 ), found as (
-  select t.oid, count(g.oid)::int as triggers, (count(g.oid) filter (where
+  select t.oid, (count(g.oid) filter (where g.tgenabled in ('O', 'A')))::int as triggers,
+    (count(g.oid) filter (where g.tgenabled not in ('O', 'A')))::int as disabled,
+    (count(g.oid) filter (where g.tgenabled in ('O', 'A') and
     regexp_replace(encode(g.tgargs, 'escape'), $4::text, '') = regexp_replace(encode((
       select string_agg(convert_to(a.value, getdatabaseencoding()) || '\\x00'::bytea, ''::bytea order by a.position)
       from json_array_elements_text(t.arguments) with ordinality a (value, position)), 'escape'), $4::text, '')))::int as exact
   from tables t
   left join (pg_trigger g join pg_proc f on f.oid = g.tgfoid and f.proname = '${FUNCTION}'
     join pg_namespace h on h.oid = f.pronamespace and h.nspname = $2)
-    on g.tgrelid = t.oid and g.tgenabled in ('O', 'A') and g.tgname in (select json_array_elements_text($3::json))
+    on g.tgrelid = t.oid and g.tgname in (select json_array_elements_text($3::json))
   group by t.oid
 )
 select n.nspname as schema, c.relname as name, t.arguments::text as arguments,
   pg_has_role(c.relowner, 'usage') or has_table_privilege(c.oid, 'trigger') as may_install,
-  f.triggers = ${TRIGGERS_PER_TABLE} as records, f.exact = ${TRIGGERS_PER_TABLE} as installed
+  f.triggers = ${TRIGGERS_PER_TABLE} as records, f.disabled > 0 as disabled, f.exact = ${TRIGGERS_PER_TABLE} as installed
 from tables t join found f on f.oid = t.oid join pg_class c on c.oid = t.oid join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p')`);
 
@@ -70,6 +72,7 @@ interface TableRow extends TableName {
   readonly arguments: string;
   readonly may_install: boolean;
   readonly records: boolean;
+  readonly disabled: boolean;
   readonly installed: boolean;
 }
 
@@ -83,9 +86,17 @@ group by 1, 2 order by 1, 2`);
 
 type Query = <Row>(text: string, parameters: (string | null)[]) => Promise<Row[]>;
 
+/** A table that gets triggers. */
+interface MissingTriggers extends TriggerChange {
+  readonly mayInstall: boolean;
+  /** It has triggers with other arguments. */
+  readonly records: boolean;
+  /** It has triggers that somebody disabled. */
+  readonly disabled: boolean;
+}
+
 export interface TriggerPlan {
-  /** Tables that get triggers. `records`: they have triggers with other arguments. */
-  readonly missing: readonly (TriggerChange & { readonly mayInstall: boolean; readonly records: boolean })[];
+  readonly missing: readonly MissingTriggers[];
   /** Tables that lose theirs. */
   readonly unwanted: readonly TriggerChange[];
 }
@@ -122,6 +133,7 @@ export async function planTriggers(
         name: table.name,
         mayInstall: table.may_install,
         records: table.records,
+        disabled: table.disabled,
         statements: createTriggers(family, table, parseOwnJson<string[]>(table.arguments)),
       })),
     unwanted: installed

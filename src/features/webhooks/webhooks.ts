@@ -275,11 +275,13 @@ export class Webhooks {
     for (const [table, reason] of this.#triggers.failures)
       this.observe({ kind: 'webhook-triggers-missing', table, reason });
     await this.#markMissing(webhooks);
-    await this.#markLost(webhooks);
+    if (this.#triggers.lost.length > 0) await this.#markLost();
   }
 
   /** A table under a name that a webhook follows was replaced by another, or somebody disabled its triggers. */
-  async #markLost(webhooks: readonly Webhook[]): Promise<void> {
+  async #markLost(): Promise<void> {
+    // A webhook that was created while the triggers were compared may have lost changes too.
+    const webhooks = await this.#readWebhooks();
     const { collections } = this.services.mirror.model;
     for (const lost of this.#triggers.lost)
       for (const { id, status, collections: followed, incompleteSince } of webhooks) {
@@ -323,7 +325,10 @@ type Query = Parameters<typeof planTriggers>[0];
 class TableTriggers {
   /** Why tables lack their triggers, by name. */
   failures: ReadonlyMap<string, string> = new Map();
-  /** Tables that had their triggers at an earlier call and had lost them at the last one: changes may be missing. */
+  /**
+   * Tables whose triggers the last call found disabled, or that had triggers at an earlier call and had lost them at the last one: changes
+   * may be missing.
+   */
   lost: readonly TableName[] = [];
   #installed = new Set<string>();
   /** Other instances may have another limit. Each sets its own once, when it starts. */
@@ -360,8 +365,8 @@ class TableTriggers {
           if (!next) return true;
           current = nameOf(next);
           for (const statement of next.statements) await session.query(statement);
-          const isLost = missing.some((table) => table === next && !table.records) && this.#installed.has(current);
-          if (isLost) lost.push(next);
+          const found = missing.find((table) => table === next);
+          if (found && (found.disabled || (!found.records && this.#installed.has(current)))) lost.push(next);
           return false;
         });
       } catch (error) {

@@ -169,6 +169,22 @@ t.test('triggers that somebody disabled are enabled again, and the webhook is in
   t.match(await reasonOf(id), /had no triggers for a while/);
 });
 
+t.test('triggers that were disabled while no instance ran make the webhook incomplete', async (t) => {
+  const databaseUrl = await createLibrary(server, 'webhook_disabled');
+  const owner = connectSql(databaseUrl);
+  t.teardown(() => owner.end());
+  const first = await startTestService({ ...options, databaseUrl });
+  const headers = { 'content-type': 'application/json' };
+  const body = JSON.stringify({ name: t.name, url: receiver.url, collections: ['tags'] });
+  t.match(await request(first, 'POST', '/webhooks', { headers, body }), { status: 200 });
+  await first.stop();
+  await owner`alter table tags disable trigger user`;
+  await startTestService({ ...options, databaseUrl });
+  const reasons = async () =>
+    await owner`select from service_webhooks where incomplete_reason ~ 'had no triggers for a while'`;
+  await waitFor(async () => (await reasons()).length === 1, 10_000);
+});
+
 t.test('a webhook is deleted while others read its table, and its last changes go with it', async (t) => {
   const id = await create(t, { collections: ['tags'] });
   await sql.begin(async (writer) => {
