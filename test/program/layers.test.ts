@@ -28,7 +28,7 @@ const FOLDERS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['config'],
     ['node'],
   ],
-  compiler: [['access'], ['compile'], ['plan'], ['graphql'], ['request'], ['model'], ['sql']],
+  compiler: [['statements'], ['access'], ['compile'], ['plan'], ['graphql'], ['request'], ['model'], ['sql']],
   speed: [['threads'], ['cache', 'replicas', 'plan-choices'], ['batching']],
 };
 /** It starts a program, and knows nothing of the service. */

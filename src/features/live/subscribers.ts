@@ -4,9 +4,9 @@
  */
 
 import { isPassing, isRefusal, requestsExceeded, serviceUnavailable, unprocessable } from '../../base/errors.js';
+import type { ReadQuery } from '../../compiler/statements/read.js';
 import { callerName, type Identity } from '../../server/access/identity.js';
 import type { MaybePromise } from '../../server/execute/pipeline.js';
-import type { ReadQuery } from '../../server/execute/reads/compiled-read.js';
 
 /** Milliseconds in which changes of rights are gathered. */
 const GATHER_MS = 50;

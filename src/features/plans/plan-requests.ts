@@ -10,6 +10,7 @@ import { isDatabaseFailure, isUnavailable } from '../../base/sqlstate.js';
 import type { Operations } from '../../compiler/graphql/operations.js';
 import { parseRead, parseRpc, parseSearch } from '../../compiler/request/rest.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
+import type { ReadQuery } from '../../compiler/statements/read.js';
 import { cachedIdentity } from '../../server/access/account.js';
 import { CLI_IDENTITY, type Identity } from '../../server/access/identity.js';
 import { lookUpAccount } from '../../server/accounts/accounts.js';
@@ -17,7 +18,6 @@ import { createOperations } from '../../server/api/graphql/create-operations.js'
 import { isConstant, parseAsCaller } from '../../server/api/graphql/operation.js';
 import type { PlanKind } from '../../server/batching/shape-stats.js';
 import { parseLimits } from '../../server/config/parse-limits.js';
-import type { ReadQuery } from '../../server/execute/reads/compiled-read.js';
 import type { ChosenShape, PreparedRead } from '../../server/execute/reads/reads.js';
 import { NO_CLIENT } from '../../server/execute/stages.js';
 import { planKindOf } from '../../speed/batching/shape-queue.js';

@@ -1,7 +1,7 @@
 /** Which statements carry the settings of their caller (DATABASE_CALLER), by the tables and functions that they use. */
 
 import type { Collection, Model } from '../../compiler/model/model.js';
-import { namesInStatement } from '../../compiler/sql/verify.js';
+import { collectionsIn } from '../../compiler/statements/used-tables.js';
 import type { CallerSettings, DatabaseCaller } from '../access/database-caller.js';
 import type { Identity } from '../access/identity.js';
 import type { Session } from '../postgres/pools/sessions.js';
@@ -22,19 +22,6 @@ export function readScope(text: string, isCalling: boolean, model: Model): Calle
   return used.every((collection) => collection && isPlain(collection)) ? 'plain' : 'secured';
 }
 
-/** The collections whose tables a query names; undefined for a table that is none. */
-export function collectionsIn(text: string, model: Model): readonly (Collection | undefined)[] {
-  const byTable = tablesOf(model);
-  return namesInStatement(text).tables.flatMap(({ schema, name }) =>
-    schema === undefined ? [] : [byTable.get(tableKey(schema, name))],
-  );
-}
-
-/** The collections whose tables a statement names. */
-export function usedCollections(text: string, model: Model): readonly Collection[] {
-  return collectionsIn(text, model).filter((collection) => collection !== undefined);
-}
-
 /** The scope of a write. Triggers and defaults of tables that are not the service's may read the settings. */
 export function writeScope(collections: Iterable<Collection>): CallerScope {
   for (const { system } of collections) if (!system) return 'secured';
@@ -45,20 +32,6 @@ function isPlain({ system, kind, hasRowSecurity, fields }: Collection): boolean 
   if (system) return true;
   if (hasRowSecurity || (kind !== 'table' && kind !== 'partitioned')) return false;
   return [...fields.values()].every(({ computed }) => computed === undefined);
-}
-
-const tables = new WeakMap<Model, ReadonlyMap<string, Collection>>();
-
-function tablesOf(model: Model): ReadonlyMap<string, Collection> {
-  const known = tables.get(model);
-  if (known) return known;
-  const byTable = new Map([...model.collections.values()].map((each) => [tableKey(each.schema, each.table), each]));
-  tables.set(model, byTable);
-  return byTable;
-}
-
-function tableKey(schema: string, name: string): string {
-  return `${schema}\0${name}`;
 }
 
 /** The settings that a statement of this scope needs, or null if it needs none. `callers` is null with DATABASE_CALLER=service. */

@@ -7,14 +7,11 @@ import { parseOwnJson, propertiesOf } from '../../base/narrow.js';
 import { isPlanOutdated } from '../../base/sqlstate.js';
 import type { Collection, Model } from '../../compiler/model/model.js';
 import { displayWrittenKey } from '../../compiler/plan/write/key.js';
+import { isDistributed, onlyOneValue } from '../../compiler/plan/write/shard.js';
 import type { PlannedWrite } from '../../compiler/plan/write/write.js';
 import type { Key } from '../../compiler/request/write.js';
 import { splitKey } from '../../compiler/sql/key-text.js';
 import type { Session } from '../postgres/pools/sessions.js';
-
-export function isDistributed({ plan }: PlannedWrite): boolean {
-  return plan.nodes.some(({ collection }) => collection.distributed);
-}
 
 /** Adds the keys that the statement has stored: only with known values the read-back asks one worker. */
 export async function withKeysLeft(planned: PlannedWrite, session: Session): Promise<PlannedWrite> {
@@ -39,28 +36,6 @@ export function parseWrittenKeys(cell: Buffer | null | undefined): readonly Key[
   return cell ? parseOwnJson<Key[]>(String(cell)) : [];
 }
 
-/** The value that all rows have in their distribution columns, or null if they have none. */
-export function shardValue({ plan, input }: PlannedWrite): string | null {
-  const values = new Set<string>();
-  for (const [position, { collection, columns }] of plan.nodes.entries()) {
-    const { shardColumn, distributed, key } = collection;
-    if (!distributed || shardColumn === null) continue;
-    const part = key.findIndex(({ name }) => name === shardColumn);
-    const names = [
-      ...(part < 0 ? [] : [key.length === 1 ? 'k' : `k_${part}`]),
-      ...columns.flatMap(({ field }, index) => (field.name === shardColumn ? [`c${index}`] : [])),
-    ];
-    for (const row of input.nodes[position] ?? []) {
-      for (const name of names) {
-        const value = row[name];
-        if (value !== undefined && value !== null) values.add(String(value));
-      }
-    }
-    if (values.size > 1) throw onlyOneValue(collection);
-  }
-  return [...values][0] ?? null;
-}
-
 /** Plans the deletion of items. */
 export async function planForShard(collection: Collection, keys: readonly Key[], session: Session): Promise<void> {
   const { shardColumn, key } = collection;
@@ -68,11 +43,6 @@ export async function planForShard(collection: Collection, keys: readonly Key[],
   const values = part < 0 ? [] : keys.map((each) => splitKey(String(each), key.length)?.[part] ?? null);
   if (new Set(values).size > 1) throw onlyOneValue(collection);
   await session.setPlanMode('force_custom_plan');
-}
-
-function onlyOneValue({ name, shardColumn }: Collection): ServiceError {
-  const reason = `"${name}" is distributed by "${shardColumn}": all items of a request must have the same "${shardColumn}"`;
-  return invalidPayload(reason);
 }
 
 /** Citus can mostly read from one worker what it cannot read from several. Returns null for other errors. */

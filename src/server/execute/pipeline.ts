@@ -3,11 +3,12 @@
  * identify → parse → restrict → plan → compile → execute → reply. `Server-Timing` carries these words.
  */
 
+import type { ReadQuery } from '../../compiler/statements/read.js';
 import type { KeptAnswer, ReadListener } from '../../speed/batching/shape-queue.js';
 import type { ReadCache } from '../../speed/cache/read-cache.js';
 import { callerName, type Identity, PUBLIC } from '../access/identity.js';
 import { consistencyOf, type ReadNeed, readPosition } from './consistency.js';
-import type { CompiledRead, ReadQuery } from './reads/compiled-read.js';
+import type { CompiledRead } from './reads/compiled-read.js';
 import type { PreparedRead, Reads } from './reads/reads.js';
 import type { RequestClient } from './stages.js';
 import type { Writer } from './writer.js';

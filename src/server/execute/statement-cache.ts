@@ -2,9 +2,8 @@
 import { LRUCache } from 'lru-cache';
 import type { Observer } from '../../base/observe.js';
 import type { Steps } from '../../base/time-slices.js';
-import { holdsTable, type Model } from '../../compiler/model/model.js';
+import type { Model } from '../../compiler/model/model.js';
 import type { Statement } from '../../compiler/sql/fragment.js';
-import { type StatementKind, verify } from '../../compiler/sql/verify.js';
 import type { Mirror } from '../postgres/catalog/watch.js';
 
 export interface CompiledStatement {
@@ -66,12 +65,6 @@ export class StatementCache<Compiled extends CompiledStatement = CompiledStateme
     this.#used.add(compiled);
     return false;
   }
-}
-
-/** The statement, read by PostgreSQL's grammar: it touches tables of the model alone. */
-export function checked(statement: Statement, kind: StatementKind, model: Model): Statement {
-  verify(statement.text, kind, (schema, name) => holdsTable(model, schema, name));
-  return statement;
 }
 
 /** About the bytes that a statement takes, with its shape and, of a read, the plan that its other forms are compiled from. */

@@ -1,53 +1,27 @@
 /** A read of a new shape becomes a statement: what the caller may see, the plan of the request, the SQL of the plan. */
-import { forbiddenCollection } from '../../../base/errors.js';
 import type { Steps } from '../../../base/time-slices.js';
-import { compileCall } from '../../../compiler/compile/call.js';
-import { compileBatchRead, compileRead, compileReadBack } from '../../../compiler/compile/read.js';
+import { compileBatchRead, compileRead } from '../../../compiler/compile/read.js';
 import type { Field, Model } from '../../../compiler/model/model.js';
-import { isLockable } from '../../../compiler/model/write-facts.js';
-import type { Access, WriteAction } from '../../../compiler/plan/access.js';
 import { callOf } from '../../../compiler/plan/call.js';
-import { planOperation } from '../../../compiler/plan/operation.js';
-import type {
-  CallPlan,
-  Condition,
-  Level,
-  OperationPlan,
-  Output,
-  ReadPlan,
-  RowLevel,
-} from '../../../compiler/plan/plan.js';
-import { type PlanLimits, planRead } from '../../../compiler/plan/read.js';
+import type { Level, OperationPlan, Output, ReadPlan, RowLevel } from '../../../compiler/plan/plan.js';
 import { type RowProbe, rowProbe } from '../../../compiler/plan/row-probe.js';
 import { fencedRead, type UnevenRead, unevenRead } from '../../../compiler/plan/uneven.js';
-import { anyRule } from '../../../compiler/plan/write/guard.js';
-import type { OperationRequest, Parsed, ParsedOperation, ReadRequest } from '../../../compiler/request/ast.js';
+import type { OperationRequest, ReadRequest } from '../../../compiler/request/ast.js';
 import type { Statement } from '../../../compiler/sql/fragment.js';
-import { qualify } from '../../../compiler/sql/qualify.js';
-import { type CallerScope, readScope, usedCollections } from '../caller-scope.js';
+import {
+  plansOf,
+  type ReadContext,
+  type ReadQuery,
+  type ReadStatement,
+  readBackStatement,
+  readStatement,
+  type SelectionPurpose,
+} from '../../../compiler/statements/read.js';
+import { qualified, usedCollections } from '../../../compiler/statements/used-tables.js';
+import { type CallerScope, readScope } from '../caller-scope.js';
 import type { RequestClient } from '../stages.js';
-import { checked } from '../statement-cache.js';
 
-/** A parsed read: of REST and SEARCH, or an operation of GraphQL. */
-export type ReadQuery = Parsed | ParsedOperation;
-
-/** The write that items are selected for: among those that the caller may read, or with `any` among all, for the service itself. */
-export type SelectionPurpose = WriteAction | `any ${WriteAction}`;
-
-const ACTIONS: Readonly<Record<SelectionPurpose, WriteAction>> = {
-  create: 'create',
-  update: 'update',
-  delete: 'delete',
-  share: 'share',
-  'any create': 'create',
-  'any update': 'update',
-  'any delete': 'delete',
-  'any share': 'share',
-};
-
-export interface CompiledRead {
-  readonly statement: Statement;
-  readonly plan: ReadPlan | OperationPlan;
+export interface CompiledRead extends ReadStatement {
   readonly result: ReadPlan['result'] | 'operation';
   readonly stream: boolean;
   /** For a stream: whether its first row is the text before the items. */
@@ -61,10 +35,6 @@ export interface CompiledRead {
   readonly version: number;
   /** The write that the items are selected for. */
   readonly selectedFor: SelectionPurpose | null;
-  /** The calls of functions in it: their arguments are checked before it runs. */
-  readonly calls: readonly CallPlan[];
-  /** Whether the read calls a function that may write. */
-  readonly volatile: boolean;
   /** Whether only the primary may serve it: a function may write, or it shows tables of the service, which follow no caller. */
   readonly primaryOnly: boolean;
   /** Whether it carries the settings of its caller. */
@@ -73,8 +43,6 @@ export interface CompiledRead {
   readonly uncacheable: () => string | null;
   /** Whether it is a page of a list that is read with cursors. */
   readonly paged: boolean;
-  /** The statement before it in its transaction: the call of a function whose items it reads. */
-  readonly before: Statement | null;
   /** The text that reads for many requests at once. */
   readonly batchText: () => string;
   /** Why its values may need different plans, or null if one plan serves all. */
@@ -94,60 +62,33 @@ interface FencedRead {
   readonly batchText: () => string;
 }
 
-interface ShapeContext {
-  /** The permissions of the caller, or null for all. */
-  readonly access: Access | null;
-  readonly selectedFor: SelectionPurpose | null;
-  readonly model: Model;
-  readonly limits: PlanLimits;
+interface ShapeContext extends Omit<ReadContext, 'staged'> {
   readonly client: RequestClient;
 }
 
-/** Other requests may run between the stages: those of a large shape take tens of milliseconds each. */
-export function* compileShape({ request }: ReadQuery, context: ShapeContext): Steps<CompiledRead> {
-  const { access, selectedFor, model, limits, client } = context;
-  const visible = access && !selectedFor?.startsWith('any ') ? access.view(model) : model;
-  const selection =
-    access && selectedFor && request.kind === 'read' ? writable(access, selectedFor, request, model) : null;
-  client.staged('restrict');
-  const plan =
-    request.kind === 'operation'
-      ? planOperation(request, visible, limits)
-      : planRead(request, visible, limits, { writableRows: selection, locks: mayLock(request, context) });
-  client.staged('plan');
-  yield;
-  const compiled = compileRead(plan);
-  yield;
-  const statement = readable(compiled, model);
-  client.staged('compile');
-  const called = describeCalls(plan, model);
+export function* compileShape(query: ReadQuery, context: ShapeContext): Steps<CompiledRead> {
+  const { selectedFor, model, client } = context;
+  const read = yield* readStatement(query, { ...context, staged: (stage) => client.staged(stage) });
+  const { plan, statement, calls } = read;
   // PostgreSQL has no statistics of the rows that a function returns.
-  const uneven = called.calls.length > 0 ? null : unevenRead(plan);
+  const uneven = calls.length > 0 ? null : unevenRead(plan);
   return {
-    statement,
-    plan,
-    ...describeResult(request, plan),
-    ...called,
+    ...read,
+    ...describeResult(query.request, plan),
     ...describeServers(plan),
     version: model.version,
     selectedFor,
     // Citus asks one worker for one value; a statement for several it refuses.
-    batchText: model.extensions.has('citus') ? () => '' : once(() => readable(compileBatchRead(plan), model).text),
+    batchText: model.extensions.has('citus')
+      ? () => ''
+      : once(() => qualified(compileBatchRead(plan), 'read', model).text),
     uneven,
-    callerScope: once(() => readScope(statement.text, called.calls.length > 0, model)),
-    uncacheable: once(() => uncacheable(statement.text, plan, called.calls.length > 0, model)),
+    callerScope: once(() => readScope(statement.text, calls.length > 0, model)),
+    uncacheable: once(() => uncacheable(statement.text, plan, calls.length > 0, model)),
     rowProbe: once(() => rowProbe(plan)),
     fenced: once(() => compileFenced(plan, statement, uneven, model)),
-    readBack: once(() => {
-      if (plan.kind === 'operation') throw new Error('a GraphQL operation has no read-back');
-      return readable(compileReadBack(plan), model);
-    }),
+    readBack: once(() => readBackStatement(plan, model)),
   };
-}
-
-/** Functions of the service are in a schema that is known with the model. */
-function readable({ text, parameters }: Statement, model: Model): Statement {
-  return checked({ text: qualify(text, model.system), parameters }, 'read', model);
 }
 
 /** The fenced statement must have the same parameters. */
@@ -159,25 +100,10 @@ function compileFenced(
 ): FencedRead | null {
   if (!uneven?.page || uneven.page.level.locked) return null;
   const fenced = fencedRead(plan, uneven.page.level);
-  const statement = readable(compileRead(fenced), model);
+  const statement = qualified(compileRead(fenced), 'read', model);
   if (JSON.stringify(statement.parameters) !== JSON.stringify(parameters)) return null;
-  const batchText = once(() => readable(compileBatchRead(fenced), model).text);
+  const batchText = once(() => qualified(compileBatchRead(fenced), 'read', model).text);
   return { statement, result: plan.kind === 'operation' ? 'operation' : plan.result, isFenced: true, batchText };
-}
-
-function mayLock({ collection: name }: ReadRequest, { access, selectedFor, model }: ShapeContext): boolean {
-  const collection = model.collections.get(name);
-  if (collection?.hasLockableRows === false) return false;
-  if (collection === undefined || selectedFor !== 'delete') return true;
-  return isLockable(collection, access?.privileges(collection, model) ?? null);
-}
-
-/** The rows that the caller may write, for a query that selects items for a write. */
-function writable(access: Access, purpose: SelectionPurpose, request: ReadRequest, model: Model): Condition | null {
-  const collection = model.collections.get(request.collection);
-  const grant = collection && access.grant(ACTIONS[purpose], collection, model);
-  if (!grant) throw forbiddenCollection(request.collection);
-  return anyRule(grant.rules);
 }
 
 function describeResult(
@@ -189,10 +115,6 @@ function describeResult(
   const columns = request.export ? columnsOf(plan.level) : [];
   const { geometryFields, keyField } = request.export ? featureOf(plan.level) : { geometryFields: [], keyField: null };
   return { result: plan.result, stream: plan.stream, opening: plan.meta.length > 0, columns, geometryFields, keyField };
-}
-
-function plansOf(plan: ReadPlan | OperationPlan): readonly ReadPlan[] {
-  return plan.kind === 'read' ? [plan] : plan.parts.flatMap((part) => (part.kind === 'read' ? [part.plan] : []));
 }
 
 function describeServers(plan: ReadPlan | OperationPlan): Pick<CompiledRead, 'primaryOnly' | 'paged'> {
@@ -217,19 +139,6 @@ function uncacheable(text: string, plan: ReadPlan | OperationPlan, isCalling: bo
   if (divided) return `the rows of "${divided.name}" are in several tables, and some of their changes are not reported`;
   // An insert into a hypertable may create a table whose changes are not reported yet.
   return model.extensions.has('timescaledb') ? 'TimescaleDB moves rows to tables that are not served' : null;
-}
-
-function describeCalls(
-  plan: ReadPlan | OperationPlan,
-  model: Model,
-): Pick<CompiledRead, 'calls' | 'volatile' | 'before'> {
-  const calls = plansOf(plan).flatMap(({ level }) => callOf(level.collection) ?? []);
-  const kept = calls.find((call) => call.fromSetting);
-  return {
-    calls,
-    volatile: calls.some((call) => call.overload.volatile),
-    before: kept ? checked(compileCall(kept, model), 'read', model) : null,
-  };
 }
 
 /** Computes the value at its first use: most shapes never need it. */

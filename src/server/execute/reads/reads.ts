@@ -18,6 +18,7 @@ import type { Access } from '../../../compiler/plan/access.js';
 import type { PlanLimits } from '../../../compiler/plan/read.js';
 import type { Parsed } from '../../../compiler/request/ast.js';
 import { bind } from '../../../compiler/sql/parameter.js';
+import type { ReadQuery, SelectionPurpose } from '../../../compiler/statements/read.js';
 import type { Extensions } from '../../../features/extensions/extensions.js';
 import { ConditionalReads } from '../../../features/extensions/read-conditions.js';
 import { ReadBatcher } from '../../../speed/batching/read-batcher.js';
@@ -51,7 +52,7 @@ import { retry } from '../retry.js';
 import { NO_CLIENT, type RequestClient, type RequestOrigin } from '../stages.js';
 import { StatementCache, type StatementCacheLimits } from '../statement-cache.js';
 import type { Writer } from '../writer.js';
-import { type CompiledRead, compileShape, type ReadQuery, type SelectionPurpose } from './compiled-read.js';
+import { type CompiledRead, compileShape } from './compiled-read.js';
 import { DatabaseRefusals } from './database-refusals.js';
 import { refusedInQuery, sentOrNamed } from './refused-values.js';
 

@@ -5,12 +5,13 @@ import { rowsOfAnswer } from '../../../base/exact-json.js';
 import type { Parsed } from '../../../compiler/request/ast.js';
 import type { ParseLimits } from '../../../compiler/request/parse-context.js';
 import { parseRead } from '../../../compiler/request/rest.js';
+import type { SelectionPurpose } from '../../../compiler/statements/read.js';
 import type { Identity } from '../../access/identity.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import { billWriter } from '../caller-budget.js';
 import { seenBy, type WrittenBy } from '../writer.js';
-import type { CompiledRead, SelectionPurpose } from './compiled-read.js';
+import type { CompiledRead } from './compiled-read.js';
 import type { Reads } from './reads.js';
 
 /** The transaction of a write, and what the service needs to read in it. */

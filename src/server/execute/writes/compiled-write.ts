@@ -4,53 +4,42 @@ import { changedMeanwhile, forbidden } from '../../../base/errors.js';
 import { rowsOfAnswer } from '../../../base/exact-json.js';
 import type { Observer } from '../../../base/observe.js';
 import { oneStep, runSteps, type Steps } from '../../../base/time-slices.js';
-import type { Matched } from '../../../compiler/compile/row-tag.js';
 import { activityLogOf, compileDeferredRecord } from '../../../compiler/compile/write/activity.js';
-import { compileDelete, compileSort } from '../../../compiler/compile/write/delete.js';
-import {
-  compileFlat,
-  compileFlatDelete,
-  compileFlatList,
-  type FlatStatement,
-  type FlatTables,
-  flatDeleteValues,
-  flatListValues,
-  flatValues,
-  UNMATCHED,
-} from '../../../compiler/compile/write/flat.js';
-import { compileFlatUpsert } from '../../../compiler/compile/write/flat-upsert.js';
-import { compileWrite } from '../../../compiler/compile/write/write.js';
-import { inputValues, type Receipt, type Tags } from '../../../compiler/compile/write/write-input.js';
+import { compileSort } from '../../../compiler/compile/write/delete.js';
+import { type FlatStatement, UNMATCHED } from '../../../compiler/compile/write/flat.js';
 import { keyNames } from '../../../compiler/model/item-key.js';
-import { type Collection, collectionOf, type Field, type Model } from '../../../compiler/model/model.js';
-import type { WriteAction } from '../../../compiler/plan/access.js';
+import type { Collection, Field, Model } from '../../../compiler/model/model.js';
+import type { Access, WriteAction } from '../../../compiler/plan/access.js';
 import type { Condition } from '../../../compiler/plan/plan.js';
 import { SELECTED_TAG } from '../../../compiler/plan/read.js';
-import {
-  type FlatRow,
-  type FlatRows,
-  flatRow,
-  flatRows,
-  hasPlainKey,
-  isPlainTable,
-} from '../../../compiler/plan/write/flat.js';
-import { checkKey, keyOfRow, shownKey, shownWrittenKey } from '../../../compiler/plan/write/key.js';
+import type { FlatRow } from '../../../compiler/plan/write/flat.js';
+import { keyOfRow, shownWrittenKey } from '../../../compiler/plan/write/key.js';
 import type { WritePlanContext } from '../../../compiler/plan/write/payload-row.js';
 import type { PlannedWrite } from '../../../compiler/plan/write/write.js';
 import { checkRows } from '../../../compiler/plan/write/write-rows.js';
 import type { Parsed } from '../../../compiler/request/ast.js';
 import type { ParseLimits } from '../../../compiler/request/parse-context.js';
-import { parseSelection, withKeys } from '../../../compiler/request/rest.js';
-import {
-  type IdempotencyKey,
-  type Key,
-  refuseKeys,
-  type Selected,
-  type WriteRequest,
-} from '../../../compiler/request/write.js';
+import { parseSelection } from '../../../compiler/request/rest.js';
+import type { Key, Selected, WriteRequest } from '../../../compiler/request/write.js';
 import type { Statement } from '../../../compiler/sql/fragment.js';
-import { bind, type Values } from '../../../compiler/sql/parameter.js';
-import { qualify } from '../../../compiler/sql/qualify.js';
+import { bind } from '../../../compiler/sql/parameter.js';
+import {
+  type BoundWrite,
+  type WriteCall as CallValues,
+  type CompiledWrite,
+  chainedWrite,
+  checkedWrite,
+  type Deletion,
+  deletion,
+  type FlatShape,
+  flatDeletion,
+  flatParameters,
+  flatWrite,
+  givenKeys,
+  readOfWritten,
+  type WriteHost,
+  type WriteOption,
+} from '../../../compiler/statements/write.js';
 import type { Extensions } from '../../../features/extensions/extensions.js';
 import { WriteBatcher } from '../../../speed/batching/write-batcher.js';
 import type { DatabaseCaller } from '../../access/database-caller.js';
@@ -59,17 +48,17 @@ import type { Mirror } from '../../postgres/catalog/watch.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Session, TransactionStatement } from '../../postgres/pools/sessions.js';
 import { billWriter } from '../caller-budget.js';
-import { collectionsIn, writeScope } from '../caller-scope.js';
+import { writeScope } from '../caller-scope.js';
 import type { SessionConsistency } from '../consistency.js';
-import { isDistributed, parseWrittenKeys, shardValue, WRITTEN_KEYS } from '../distributed.js';
+import { parseWrittenKeys, WRITTEN_KEYS } from '../distributed.js';
 import type { HookLimits } from '../hooks/write-hook.js';
+import type { CompiledRead } from '../reads/compiled-read.js';
 import type { PreparedRead, Reads } from '../reads/reads.js';
 import { compileInSession } from '../reads/session-reads.js';
 import type { RequestClient } from '../stages.js';
-import { type CompiledStatement, checked, StatementCache, type StatementCacheLimits } from '../statement-cache.js';
+import { StatementCache, type StatementCacheLimits } from '../statement-cache.js';
 import { seenBy, type Writer, type WrittenBy } from '../writer.js';
 import { type FlatPayload, flatPayload, KnownWrites, withPayload } from './known-writes.js';
-import { hashedNodes } from './password-hashing.js';
 import type { PipelinedWrite } from './transaction.js';
 
 /** The services that writes need. */
@@ -95,33 +84,13 @@ export interface WriteLimits extends StatementCacheLimits, HookLimits {
 }
 
 /** The values that the stages of one write share. */
-export interface WriteCall {
+export interface WriteCall extends CallValues {
   readonly writer: Writer;
   readonly client: RequestClient;
-  /** The keys of what was written are filled in when they are known; null for no read-back. */
-  readonly readBack: Parsed | null;
-  /** Stored in the transaction of the write. */
-  readonly idempotencyKey: IdempotencyKey | null;
   /** The payload, if its statement may be known. */
   readonly payload?: FlatPayload | null;
-  /** The row parts of entity tags, one of which the item must have; null if any will do. */
-  readonly tags: Tags;
   /** Counts from 1. */
   readonly attempt?: number;
-}
-
-/** An additional task of the statement: to store an idempotency key, or to count the rows that it writes. */
-export type WriteOption = IdempotencyKey | 'count' | null;
-
-export interface Deletion {
-  readonly collection: Collection;
-  readonly rule: Condition | null;
-  /** Whether rows are locked before a rule or an entity tag is compared with them. */
-  readonly locks: boolean;
-  /** Whether a row that a policy of the database keeps is no error. */
-  readonly leavesKept: boolean;
-  /** Whether only rows that are as they were selected are deleted. */
-  readonly leavesChanged: boolean;
 }
 
 /** An item that a write selects by a query. */
@@ -129,17 +98,6 @@ export interface SelectedItem {
   readonly key: Key;
   /** The row part of its entity tag, or null if the row is locked or has none. */
   readonly tag: string | null;
-}
-
-interface CompiledWrite extends CompiledStatement {
-  /** The statement for many rows, or null if there is none. */
-  readonly batchText: string | null;
-}
-
-/** The statement of a flat write, and whether the caller may read what it wrote. */
-interface KnownStatement {
-  readonly compiled: CompiledWrite;
-  readonly isAnswered: boolean;
 }
 
 /** A flat write with its values. */
@@ -161,7 +119,7 @@ interface ReadBack {
   readonly statement: Statement;
 }
 
-export class WriteCompiler {
+export class WriteCompiler implements WriteHost<WriteCall, CompiledRead> {
   readonly #callers: DatabaseCaller | null;
   readonly #reads: Reads;
   readonly #policies: Policies;
@@ -171,7 +129,8 @@ export class WriteCompiler {
   readonly batcher: WriteBatcher | null;
   /** Shapes of one row that need the chain nevertheless. */
   readonly #chained: LRUCache<string, true>;
-  readonly #known: KnownWrites<KnownStatement>;
+  readonly #known: KnownWrites<FlatShape>;
+  readonly idempotencyLifetime: string;
 
   constructor(
     { reads, mirror, policies, database, callers }: WriteServices,
@@ -186,6 +145,7 @@ export class WriteCompiler {
     this.batcher = limits.batching ? new WriteBatcher((work, caller) => database.sessions.use(work, { caller })) : null;
     this.#chained = new LRUCache({ max: limits.shapes });
     this.#known = new KnownWrites(limits.shapes);
+    this.idempotencyLifetime = limits.idempotencyLifetime;
     mirror.onChange(() => {
       this.#chained.clear();
       this.#known.clear();
@@ -199,24 +159,13 @@ export class WriteCompiler {
 
   /** The statement, or null if there is nothing to write. */
   compileWrite(planned: PlannedWrite, call: WriteCall, option: WriteOption): TransactionStatement | null {
-    const { plan, input, model } = planned;
-    const { writer, client, tags } = call;
-    if (plan.nodes.length === 0) return null;
-    const counted = option === 'count';
-    const key = counted ? null : option;
-    const shape = `${planned.shape}${option ? ` ${counted ? 'counted' : 'idempotent'}` : ''}${tags ? ' matched' : ''}`;
-    const records = key ? collectionOf(model, 'service_receipts') : null;
-    const matched = this.#matched(plan.collection, model, call);
-    const activityLog = activityLogOf(model, this.isLogDeferred(collectionsOf(planned)));
-    const compile = (): Statement => compileWrite(plan, { records, activityLog, counted, matched });
-    const compiled = this.#compile(shape, model, writer, compile);
-    const receipt = this.#receiptOf({ idempotencyKey: key });
-    const shard = isDistributed(planned) ? shardValue(planned) : null;
-    const values = inputValues({ ...input, nodes: hashedNodes(planned) }, receipt, shard, tags);
-    const { text, parameters } = compiled.statement;
+    const bound = chainedWrite(planned, call, option, this);
+    if (!bound) return null;
+    const { compiled, parameters } = bound;
+    const { text } = compiled.statement;
     const prepare = this.#statements.isReused(compiled);
-    client.statement(text);
-    return { text, parameters: bind(parameters, values, writer.caller), prepare, columns: null };
+    call.client.statement(text);
+    return { text, parameters, prepare, columns: null };
   }
 
   /** Whether the log of a write is a statement of its own: the database role of the caller may not write to the tables of the log. */
@@ -230,7 +179,7 @@ export class WriteCompiler {
       return null;
     const { model } = this.#mirror;
     const compile = (): Statement => compileDeferredRecord(activityLogOf(model, true));
-    const { text, parameters } = this.#compile('deferred log', model, writer, compile).statement;
+    const { text, parameters } = this.compiled('deferred log', model, writer, compile).statement;
     const values = bind(parameters, [JSON.stringify(writer.author)], writer.caller);
     return { text, parameters: values, prepare: true, columns: null, isOfService: true };
   }
@@ -250,107 +199,68 @@ export class WriteCompiler {
   compileKnown(model: Model, call: WriteCall): FlatCall | null {
     const known = call.payload && model === this.#mirror.model ? this.#known.find(call.payload) : undefined;
     if (!call.payload || !known) return null;
-    const { planned, row } = withPayload(known, call.payload, call.writer);
-    return this.#flatCall(planned, { node: known.node, row }, known.compiled, call);
-  }
-
-  /** How the tags are compared, or null without tags. */
-  #matched(collection: Collection, model: Model, { writer, tags }: WriteCall): Matched | null {
-    if (!tags) return null;
-    const access = writer.access ?? this.#policies.accessOf(writer.caller);
-    return { readable: access ? (access.view(model).collections.get(collection.name) ?? null) : collection };
+    const { planned, row: values } = withPayload(known, call.payload, call.writer);
+    const { compiled, isAnswered } = known.compiled;
+    const row = { node: known.node, row: values };
+    const parameters = flatParameters(planned, { row, compiled, isAnswered }, call, this);
+    return this.#flatCall(planned, row, { compiled, parameters }, call);
   }
 
   /** The write and its answer as one statement, or null if the write is not flat. */
   compileFlat(planned: PlannedWrite, call: WriteCall): FlatCall | null {
-    const { writer, client, readBack, payload, tags } = call;
-    const { model } = planned;
-    const hashed = { ...planned, input: { ...planned.input, nodes: hashedNodes(planned) } };
-    const flat = flatRow(hashed);
-    if (!flat) return this.#compileFlatList(planned, flatRows(hashed), call);
-    if (this.isLogDeferred([flat.node.collection])) return null;
-    const access = this.#policies.accessOf(writer.caller)?.key ?? '';
-    const once = call.idempotencyKey ? 'once ' : '';
-    const kind = tags ? `${once}matched` : once;
-    const shape = `flat ${kind} ${planned.shape} ${readBack ? `${access} ${readBack.shape}` : ''}`;
-    if (this.#chained.has(shape)) return null;
-    const answer = readBack && this.#reads.prepareReadBack(readBack, writer, client);
-    const plan = answer?.plan ?? null;
-    if (plan?.kind === 'operation') return null;
-    const compile = flat.node.verb === 'upsert' ? compileFlatUpsert : compileFlat;
-    const compiled = this.#findFlat(shape, model, writer, () => compile(flat.node, plan, flatTables(model, call)));
-    if (!compiled) return null;
-    const known = { compiled, isAnswered: answer !== null };
+    const flat = flatWrite(planned, call, this);
+    if (!flat) return null;
+    const { row, rows } = flat;
+    if (!row) return { planned, ...this.#sentFlat(flat, call), key: null, isRepeatable: false, rows };
+    const { payload } = call;
     // Permissions may have changed since the write was planned.
-    if (payload?.permissions === access && model === this.#mirror.model) this.#known.learn(payload, planned, known);
-    return this.#flatCall(planned, flat, known, call);
+    if (payload && payload.permissions === (this.accessOf(call)?.key ?? '') && planned.model === this.#mirror.model)
+      this.#known.learn(payload, planned, { compiled: flat.compiled, isAnswered: flat.isAnswered });
+    return this.#flatCall(planned, row, flat, call);
   }
 
-  /** Several new rows and their answer as one statement. */
-  #compileFlatList(planned: PlannedWrite, list: FlatRows | null, call: WriteCall): FlatCall | null {
-    const { writer, client, readBack } = call;
-    const { model, input } = planned;
-    if (!list || call.idempotencyKey || call.tags || this.isLogDeferred([list.node.collection])) return null;
-    const access = this.#policies.accessOf(writer.caller)?.key ?? '';
-    const shape = `flat list ${planned.shape} ${readBack ? `${access} ${readBack.shape}` : ''}`;
-    if (this.#chained.has(shape)) return null;
-    const answer = readBack && this.#reads.prepareReadBack(readBack, writer, client);
-    const plan = answer?.plan ?? null;
-    if (plan?.kind === 'operation') return null;
-    const compile = (): FlatStatement | null => compileFlatList(list.node, plan, flatTables(model, call));
-    const compiled = this.#findFlat(shape, model, writer, compile);
-    if (!compiled) return null;
-    const values = flatListValues(list, input.by, answer ? (readBack?.values ?? []) : []);
-    const bound = this.#bindFlat(compiled, values, call);
-    return { planned, ...bound, key: null, isRepeatable: false, rows: list.rows.length };
+  #flatCall(planned: PlannedWrite, { node }: FlatRow, bound: BoundWrite, call: WriteCall): FlatCall {
+    const key = node.verb === 'insert' ? null : JSON.stringify(planned.keys);
+    const isRepeatable = node.columns.every(({ operators }) => operators.length === 0);
+    return { planned, ...this.#sentFlat(bound, call), key, isRepeatable, rows: 1 };
   }
 
-  #flatCall(planned: PlannedWrite, flat: FlatRow, { compiled, isAnswered }: KnownStatement, call: WriteCall): FlatCall {
-    const answered = isAnswered ? (call.readBack?.values ?? []) : [];
-    const conditions = { receipt: this.#receiptOf(call), tags: call.tags };
-    const values = flatValues(flat, planned.input.by, conditions, answered);
-    const key = flat.node.verb === 'insert' ? null : JSON.stringify(planned.keys);
-    const isRepeatable = flat.node.columns.every(({ operators }) => operators.length === 0);
-    return { planned, ...this.#bindFlat(compiled, values, call), key, isRepeatable, rows: 1 };
-  }
-
-  #receiptOf({ idempotencyKey }: Pick<WriteCall, 'idempotencyKey'>): Receipt | null {
-    return idempotencyKey && { ...idempotencyKey, lifetime: this.limits.idempotencyLifetime };
-  }
-
-  #bindFlat(
-    compiled: CompiledWrite,
-    values: Values,
-    { writer, client }: WrittenBy,
-  ): Pick<FlatCall, 'statement' | 'batchText'> {
-    const { text, parameters } = compiled.statement;
+  #sentFlat({ compiled, parameters }: BoundWrite, { client }: WriteCall): Pick<FlatCall, 'statement' | 'batchText'> {
+    const { text } = compiled.statement;
     const prepare = this.#statements.isReused(compiled);
     client.statement(text);
-    const bound = bind(parameters, values, writer.caller);
-    return {
-      statement: { text, parameters: bound, prepare, columns: 1, showsWrite: true },
-      batchText: compiled.batchText,
-    };
+    const statement = { text, parameters, prepare, columns: 1, showsWrite: true } as const;
+    return { statement, batchText: compiled.batchText };
   }
 
-  /** Returns null if the shape needs the chain. */
-  #findFlat(shape: string, model: Model, writer: Writer, compile: () => FlatStatement | null): CompiledWrite | null {
+  accessOf({ writer }: WriteCall): Access | null {
+    return this.#policies.accessOf(writer.caller);
+  }
+
+  isChained(shape: string): boolean {
+    return this.#chained.has(shape);
+  }
+
+  compiledFlat(shape: string, model: Model, writer: Writer, compile: () => FlatStatement | null): CompiledWrite | null {
     if (this.#chained.has(shape)) return null;
     const known = model === this.#mirror.model ? this.#statements.find(shape) : undefined;
     if (known) return known;
     const flat = compile();
-    if (flat) return this.#compile(shape, model, writer, () => flat);
+    if (flat) return this.compiled(shape, model, writer, () => flat);
     this.#chained.set(shape, true);
     return null;
   }
 
+  readBackOf(query: Parsed, { writer, client }: WriteCall): CompiledRead | null {
+    return this.#reads.prepareReadBack(query, writer, client);
+  }
+
   /** Reads the items by the keys that the write stores. Returns null if the caller may not read them. */
-  prepareReadBack({ plan, keys: plannedKeys }: PlannedWrite, { writer, client, readBack }: WriteCall): ReadBack | null {
-    const keys = plan.nodes.length === 0 ? (plannedKeys ?? []) : plannedKeys;
-    const query = readBack && keys ? withKeys(readBack, keys) : readBack;
-    const compiled = query && this.#reads.prepareReadBack(query, writer, client);
-    if (!compiled) return null;
-    const statement = keys ? compiled.statement : compiled.readBack();
+  prepareReadBack(planned: PlannedWrite, call: WriteCall): ReadBack | null {
+    const written = readOfWritten(planned, call, this);
+    if (!written) return null;
+    const { query, compiled, statement } = written;
+    const { writer, client } = call;
     return { read: { query, compiled, caller: writer.caller, inDatabase: seenBy(writer), origin: client }, statement };
   }
 
@@ -378,44 +288,24 @@ export class WriteCompiler {
     };
   }
 
-  /** `rule` says which rows the caller may delete. */
-  compileDelete(
-    { collection, rule, locks, leavesKept, leavesChanged }: Deletion,
-    { model, access }: WritePlanContext,
-    call: WriteCall,
-  ): Statement {
-    const matched = this.#matched(collection, model, call);
-    const kind = `${matched ? 'matched ' : ''}${locks ? '' : 'unlocked '}${leavesKept ? 'kept ' : ''}${leavesChanged ? 'changed ' : ''}`;
-    const shape = `${access?.key ?? ''}${kind}delete ${collection.name}`;
-    const activityLog = activityLogOf(model, this.isLogDeferred([collection]));
-    const options = { activityLog, matched, locks, leavesKept, leavesChanged };
-    const compile = (): Statement => compileDelete(collection, rule, options);
-    return this.#compile(shape, model, call.writer, compile).statement;
+  compileDelete(deleted: Deletion, context: WritePlanContext, call: WriteCall): Statement {
+    return deletion(deleted, context, call, this);
   }
 
   /** The deletion of one item by its key, or null if it needs the statement for many, or a transaction. */
   compileFlatDelete(
-    { collection, rule, selected }: { collection: Collection; rule: Condition | null; selected: Selected },
-    { model, access, author }: WritePlanContext,
+    selected: { collection: Collection; rule: Condition | null; selected: Selected },
+    context: WritePlanContext,
     call: WriteCall,
   ): FlatCall | null {
-    const { writer } = call;
-    const [key, ...others] = givenKeys(collection, selected);
-    if (this.isLogDeferred([collection])) return null;
-    if (key === undefined || others.length > 0 || !isPlainTable(collection) || !hasPlainKey(collection)) return null;
-    checkKey(collection, key);
-    const kind = `${call.idempotencyKey ? 'once ' : ''}${call.tags ? 'matched ' : ''}`;
-    const shape = `flat ${kind}${access?.key ?? ''}delete ${collection.name}`;
-    const compiled = this.#findFlat(shape, model, writer, () =>
-      compileFlatDelete(collection, rule, flatTables(model, call)),
-    );
-    if (!compiled) return null;
-    const bound = this.#bindFlat(compiled, flatDeleteValues(key, author, this.#receiptOf(call), call.tags), call);
-    return { planned: null, ...bound, key: String(key), isRepeatable: true, rows: 1 };
+    const bound = flatDeletion(selected, context, call, this);
+    if (!bound) return null;
+    return { planned: null, ...this.#sentFlat(bound, call), key: String(bound.key), isRepeatable: true, rows: 1 };
   }
 
   compileSort(collection: Collection, field: Field, model: Model, writer: Writer): Statement {
-    return this.#compile(`sort ${collection.name}`, model, writer, () => compileSort(collection, field)).statement;
+    const compile = (): Statement => compileSort(collection, field);
+    return this.compiled(`sort ${collection.name}`, model, writer, compile).statement;
   }
 
   /** The keys of the items that a request selects, inside of its transaction. */
@@ -461,24 +351,12 @@ export class WriteCompiler {
     return parseSelection(collection.name, selected.query, keyNames(collection), { ...parse, selectedRows: most });
   }
 
-  #compile(shape: string, model: Model, writer: Writer, compile: () => Statement | FlatStatement): CompiledWrite {
-    // The functions that raise errors are in the schema of the service's tables.
-    const check = ({ text, parameters }: Statement): Statement =>
-      checked({ text: qualify(text, model.system), parameters }, 'write', model);
-    const compileChecked = (): CompiledWrite => {
-      const compiled = compile();
-      if (!('statement' in compiled)) return { statement: check(compiled), batchText: null };
-      return { statement: check(compiled.statement), batchText: compiled.batch && check(compiled.batch).text };
-    };
+  compiled(shape: string, model: Model, writer: Writer, compile: () => Statement | FlatStatement): CompiledWrite {
     const { budgets } = this.#reads;
-    const steps = (): Steps<CompiledWrite> => oneStep(() => budgets.run(billWriter(writer), compileChecked));
+    const steps = (): Steps<CompiledWrite> =>
+      oneStep(() => budgets.run(billWriter(writer), () => checkedWrite(compile(), model)));
     return runSteps(this.#statements.get(shape, model, steps));
   }
-}
-
-/** The collections whose rows a write changes. */
-export function collectionsOf({ plan }: PlannedWrite): Collection[] {
-  return [...plan.nodes, ...plan.unlinks].map(({ collection }) => collection);
 }
 
 /**
@@ -498,20 +376,4 @@ export function pipelineFlat({ statement, rows }: FlatCall, asFailure: Pipelined
 /** Keys that a write has stored, as responses show them. */
 export function shownKeys({ plan: { collection } }: PlannedWrite, keys: readonly Key[]): readonly unknown[] {
   return keys.map((key) => shownWrittenKey(collection, key));
-}
-
-function flatTables(model: Model, { idempotencyKey, tags }: WriteCall): FlatTables {
-  return {
-    activityLog: activityLogOf(model),
-    receipts: idempotencyKey ? collectionOf(model, 'service_receipts') : null,
-    isMatched: tags !== null,
-    tablesIn: (text) => collectionsIn(text, model),
-  };
-}
-
-function givenKeys(collection: Collection, selected: Selected): readonly Key[] {
-  if (selected.kind === 'query') return [];
-  return selected.kind === 'keys'
-    ? selected.keys
-    : selected.keys.map((key) => shownKey(collection, key) ?? refuseKeys());
 }

@@ -6,63 +6,27 @@
 
 import { invalidPayload } from '../../../base/errors.js';
 import { isObject } from '../../../base/exact-json.js';
-import { elementAt } from '../../../base/narrow.js';
 import type { Collection, Field, Model } from '../../../compiler/model/model.js';
 import { ownValue } from '../../../compiler/model/synonyms.js';
 import { CONCEALED, Secret } from '../../../compiler/plan/write/column-value.js';
 import { Guard } from '../../../compiler/plan/write/guard.js';
 import type { Payload, WritePlanContext } from '../../../compiler/plan/write/payload-row.js';
-import type { Author, PlannedWrite, WriteNode } from '../../../compiler/plan/write/write.js';
+import { type NewSecret, newSecrets } from '../../../compiler/plan/write/secrets.js';
+import type { Author, PlannedWrite } from '../../../compiler/plan/write/write.js';
 import { assertPassword, hashWritten } from '../../accounts/passwords.js';
 import type { Writer } from '../writer.js';
 
 /** Returns the rows of an internal statement. */
 export type Ask = (text: string) => Promise<readonly Readonly<Record<string, unknown>>[]>;
 
-interface NewSecret {
-  readonly secret: Secret;
-  readonly collection: string;
-}
-
 /** Hashes the secrets of a plan that are not hashed yet. */
 export async function hashNewSecrets(
-  { plan, input }: PlannedWrite,
+  planned: PlannedWrite,
   { caller, author }: Writer,
   ask: Ask,
   isLimited = !caller.administrator,
 ): Promise<void> {
-  const added: NewSecret[] = [];
-  plan.nodes.forEach((node, position) => {
-    for (const name of secretNames(node))
-      for (const row of input.nodes[position] ?? []) {
-        const secret = row[name];
-        if (secret instanceof Secret && secret.hash === null) added.push({ secret, collection: node.collection.name });
-      }
-  });
-  await hashSecrets(added, isLimited, author, ask);
-}
-
-/** The rows of a plan with hashes in place of secrets. */
-export function hashedNodes({ plan, input }: PlannedWrite): PlannedWrite['input']['nodes'] {
-  return input.nodes.map((rows, position) => {
-    const names = secretNames(elementAt(plan.nodes, position));
-    return names.length === 0 ? rows : rows.map((row) => hashedRow(row, names));
-  });
-}
-
-function hashedRow(row: Payload, names: readonly string[]): Payload {
-  const hashed: Record<string, unknown> = { ...row };
-  for (const name of names) {
-    const value = row[name];
-    if (!(value instanceof Secret)) continue;
-    if (value.hash === null) throw new Error('a secret is hashed before it is written');
-    hashed[name] = value.hash;
-  }
-  return hashed;
-}
-
-function secretNames({ columns }: WriteNode): string[] {
-  return columns.flatMap(({ field }, index) => (field.special.includes('hash') ? [`c${index}`] : []));
+  await hashSecrets(newSecrets(planned), isLimited, author, ask);
 }
 
 /** The payloads with their secrets prepared, as far as the caller may write them; the rest is for the plan to refuse. */

@@ -1,8 +1,9 @@
 /** Keys that a payload supplies although a sequence makes them too: the sequence must not return them later. */
 import { compileMaxKey } from '../../../compiler/compile/write/delete.js';
-import { countedKey, singleKey } from '../../../compiler/model/item-key.js';
+import { countedKey } from '../../../compiler/model/item-key.js';
 import type { Collection } from '../../../compiler/model/model.js';
-import type { PlannedWrite, WriteNode } from '../../../compiler/plan/write/write.js';
+import { suppliedLists } from '../../../compiler/plan/write/supplied-keys.js';
+import type { PlannedWrite } from '../../../compiler/plan/write/write.js';
 import { withCatalog } from '../../../compiler/sql/catalog-names.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 
@@ -30,7 +31,7 @@ export async function advancePast(
   maxKeys: readonly (string | null)[],
   session: Session,
 ): Promise<void> {
-  for (const position of supplied(planned)) {
+  for (const position of suppliedLists(planned)) {
     const collection = planned.plan.nodes[position]?.collection;
     const sequence = collection && countedKey(collection)?.column?.sequence;
     const highest = maxKeys[position];
@@ -46,24 +47,4 @@ export async function advancePastTable(collection: Collection, session: Session)
   const { text } = compileMaxKey(collection, counted);
   const highest = await session.cell(text, [], false);
   if (highest) await session.query(ADVANCE_SEQUENCE, [sequence, highest.toString()], { prepare: true });
-}
-
-export function suppliesKeys(planned: PlannedWrite): boolean {
-  return supplied(planned).length > 0;
-}
-
-/** The lists of new rows that bring keys which a sequence could make too. */
-function supplied({ plan, input }: PlannedWrite): number[] {
-  return plan.nodes.flatMap((node, position) => {
-    const name = node.verb === 'update' ? null : countedName(node);
-    return name !== null && input.nodes[position]?.some((row) => row[name] !== undefined) ? [position] : [];
-  });
-}
-
-/** Under which name rows bring the column of their key that a sequence fills. */
-function countedName({ collection, verb, conflict, columns }: WriteNode): string | null {
-  const counted = countedKey(collection);
-  if (!counted || singleKey(collection)) return counted && 'k';
-  if (verb !== 'insert' || conflict) return `k_${collection.key.indexOf(counted)}`;
-  return `c${columns.findIndex(({ field, only }) => field === counted && only !== 'key')}`;
 }

@@ -5,33 +5,34 @@ import { parseOwnJson } from '../../../base/narrow.js';
 import type { Collection, Model } from '../../../compiler/model/model.js';
 import { servedCollection } from '../../../compiler/plan/read.js';
 import type { WriteTarget } from '../../../compiler/plan/write/plan-request.js';
+import { isDistributed } from '../../../compiler/plan/write/shard.js';
+import { suppliesKeys } from '../../../compiler/plan/write/supplied-keys.js';
 import type { PlannedWrite } from '../../../compiler/plan/write/write.js';
 import { checkRows } from '../../../compiler/plan/write/write-rows.js';
 import type { WriteRequest } from '../../../compiler/request/write.js';
+import { collectionsOf, type WriteOption } from '../../../compiler/statements/write.js';
 import { afterWriteHook, keepingKeys } from '../../../features/extensions/after-write.js';
 import { BeforeWrites, type HookingWrite, hasHookedItems } from '../../../features/extensions/before-write.js';
 import type { JoinedWrites, TransactionScope } from '../../../features/extensions/transaction-items.js';
 import { asVanished } from '../../postgres/pools/conflicts.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import { runInScope, settingsFor, writeSettings } from '../caller-scope.js';
-import { isDistributed, withKeysLeft } from '../distributed.js';
+import { withKeysLeft } from '../distributed.js';
 import type { HookedWrite, WriteHook } from '../hooks/write-hook.js';
 import { WriteHooks } from '../hooks/write-hooks.js';
 import { cellOf } from '../reads/reads.js';
 import { seenBy, turnOf, type Writer, type WrittenBy } from '../writer.js';
 import {
-  collectionsOf,
   type FlatCall,
   flatBody,
   type WriteCall,
   type WriteCompiler,
   type WriteLimits,
-  type WriteOption,
   type WriteServices,
 } from './compiled-write.js';
 import { keepWrittenKeys, takeNewKey } from './idempotency.js';
 import { hashNewSecrets } from './password-hashing.js';
-import { advancePast, suppliesKeys } from './sequences.js';
+import { advancePast } from './sequences.js';
 import { asDeleteFailure, asWriteFailure, rowsOf } from './write-errors.js';
 
 export const BEGIN = 'begin';

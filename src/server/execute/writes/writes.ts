@@ -6,10 +6,9 @@
 import { invalidPayload, preconditionFailed } from '../../../base/errors.js';
 import { inScope, type Scope } from '../../../base/limiter.js';
 import type { Observer } from '../../../base/observe.js';
-import { type Tags, tagList } from '../../../compiler/compile/write/write-input.js';
+import type { Tags } from '../../../compiler/compile/write/write-input.js';
 import type { Collection, Model } from '../../../compiler/model/model.js';
-import { isIntercepted, isLockable } from '../../../compiler/model/write-facts.js';
-import type { Condition } from '../../../compiler/plan/plan.js';
+import { isIntercepted } from '../../../compiler/model/write-facts.js';
 import { planImported } from '../../../compiler/plan/write/conflict.js';
 import { Guard } from '../../../compiler/plan/write/guard.js';
 import { checkKeyed, checkKeys, displayWrittenKey, shownKey } from '../../../compiler/plan/write/key.js';
@@ -26,12 +25,15 @@ import {
   type WriteTarget,
   withOperators,
 } from '../../../compiler/plan/write/plan-request.js';
+import { isDistributed } from '../../../compiler/plan/write/shard.js';
+import { suppliesKeys } from '../../../compiler/plan/write/supplied-keys.js';
 import type { PlannedWrite } from '../../../compiler/plan/write/write.js';
 import type { OnConflict } from '../../../compiler/request/on-conflict.js';
 import type { Input } from '../../../compiler/request/parse-context.js';
 import { parseCountOfKeys } from '../../../compiler/request/rest.js';
 import type { Key, Selected, WriteRequest } from '../../../compiler/request/write.js';
 import { bind } from '../../../compiler/sql/parameter.js';
+import { deletionOf, deletionParameters } from '../../../compiler/statements/write.js';
 import type { TransactionScope } from '../../../features/extensions/transaction-items.js';
 import type { WriteBatcher } from '../../../speed/batching/write-batcher.js';
 import { CLI_IDENTITY, type Identity } from '../../access/identity.js';
@@ -40,7 +42,7 @@ import { isDenied } from '../../postgres/pools/server-identity.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import { runInScope, settingsFor, writeSettings } from '../caller-scope.js';
 import { noteCommit } from '../consistency.js';
-import { isDistributed, parseWrittenKeys, planForShard, WRITTEN_KEYS } from '../distributed.js';
+import { parseWrittenKeys, planForShard, WRITTEN_KEYS } from '../distributed.js';
 import { WriteHooks } from '../hooks/write-hooks.js';
 import { countInSession } from '../reads/session-reads.js';
 import { retry } from '../retry.js';
@@ -55,7 +57,6 @@ import {
   type WrittenBy,
 } from '../writer.js';
 import {
-  type Deletion,
   pipelineFlat,
   shownKeys,
   type WriteCall,
@@ -67,7 +68,7 @@ import { callFunction } from './function-call.js';
 import { answerOnce, answerRepeated, isRepeated, takeNewKey } from './idempotency.js';
 import { checkDisclosure } from './key-disclosure.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
-import { advancePastTable, suppliesKeys } from './sequences.js';
+import { advancePastTable } from './sequences.js';
 import {
   type Begin,
   beginLate,
@@ -249,9 +250,10 @@ export class Writes extends WriteExecution {
     const isApart = this.session || hooks.needTransaction || this.#hasDeleteHooks(collection);
     const flat = isApart ? null : this.compiler.compileFlatDelete({ collection, rule, selected }, context, call);
     if (flat) return this.sendFlat(flat, call, collection);
-    const deletion = this.#deletion({ collection, context }, rule, selected);
+    const deletion = deletionOf({ collection, context }, rule, selected, this.session !== null);
     const { leavesKept, leavesChanged } = deletion;
-    const { text, parameters } = this.compiler.compileDelete(deletion, context, call);
+    const statement = this.compiler.compileDelete(deletion, context, call);
+    const { text } = statement;
     client.statement(text);
     client.staged('compile');
     const work = async (session: Session): Promise<void> => {
@@ -263,7 +265,7 @@ export class Writes extends WriteExecution {
       await this.beforeHooks(async () => session, call, { collection, context })?.removed(collection, 'delete', keys);
       if (collection.distributed) await planForShard(collection, keys, session);
       const remove = async (removed: readonly Key[], tags: Tags): Promise<Buffer | null> => {
-        const values = bind(parameters, [removed, JSON.stringify(writer.author), tagList(tags)], writer.caller);
+        const values = deletionParameters(statement, removed, writer.author, { writer, tags });
         const cell = await session.cell(text, values).catch((error: unknown) => {
           throw asDeleteFailure(error, collection);
         });
@@ -284,16 +286,6 @@ export class Writes extends WriteExecution {
     };
     await this.#transaction(call, collection, work, deletion.locks ? BEGIN : BEGIN_UNLOCKED);
     return null;
-  }
-
-  #deletion({ collection, context }: WriteTarget, rule: Condition | null, selected: Selected): Deletion {
-    const mayLock = isLockable(collection, context.access?.privileges(collection, context.model) ?? null);
-    const leavesKept = !mayLock && selected.kind === 'query';
-    // A transaction that others have begun has no snapshot that shows the rows as they are deleted.
-    const leavesChanged = leavesKept && this.session !== null && collection.rowTag === 'xmin';
-    const locks = collection.hasLockableRows && !leavesChanged && (mayLock || this.session !== null);
-    // The items that are selected meet the rule.
-    return { collection, rule: leavesChanged ? null : rule, locks, leavesKept, leavesChanged };
   }
 
   #isFollowed(name: string, model: Model): boolean {
