@@ -24,7 +24,8 @@ const PROGRAMS = [
   'src/speed/threads/worker',
   'src/features/files/image-child',
   'src/server/schema/yaml-thread',
-];
+  // The program of a deleted feature is not there.
+].filter((name) => existsSync(join(root, `${name}.ts`)));
 const TOOLS = [
   'src/base/observe',
   'src/features/embedded/cluster',

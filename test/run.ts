@@ -62,6 +62,7 @@ const LAST_WORDS = 5;
 const LONGEST = [
   'readme',
   'traffic',
+  'deletable',
   'start',
   'cache-traps',
   'workers',

@@ -243,6 +243,10 @@ export const SUITES: Readonly<Record<string, Suite>> = {
       { program: 'package/main', minutes: 20 },
     ],
   },
+  deletions: {
+    about: 'each feature deleted from a copy of the sources, which must compile, start and answer',
+    steps: [{ files: ['deletable'], daily: true, environment: { DELETED_FEATURES: 'each' }, minutes: 20 }],
+  },
   tools: {
     about: 'tools made for Directus, in exact versions from npm; skipped without a registry',
     steps: [{ program: 'package/tools', minutes: 20 }],

@@ -8,28 +8,13 @@ import type { Event, Observer } from '../base/observe.js';
 import type { Operations } from '../compiler/graphql/operations.js';
 import type { ParseLimits } from '../compiler/request/parse-context.js';
 import { DIRECTUS_SDL_TYPE, directusNames, withDirectusSchema } from '../features/directus/compatibility.js';
-import { explorerRoutes } from '../features/explorer/pages.js';
 import type { ChangeEvent } from '../features/extensions/api.js';
 import { extensionRoutes } from '../features/extensions/extension-routes.js';
-import { assetsRoutes } from '../features/files/assets.js';
-import { Images } from '../features/files/images.js';
-import { Storages } from '../features/files/storage.js';
-import { utilsRoutes } from '../features/import-export/utils.js';
 import { LiveQueries } from '../features/live/live-queries.js';
-import { mcpRoutes } from '../features/mcp/mcp.js';
-import { accountRoutes, registrationRoutes } from '../features/registration/account.js';
-import { sharesRoutes } from '../features/shares/shares.js';
 import { type ResolveUser, resolveExternalUser } from '../features/sign-in/external-users.js';
-import { schemaRoutes, suggestionsRoutes } from '../features/snapshots/snapshot-routes.js';
-import { websocketProtocol } from '../features/sockets/directus-connection.js';
-import { graphqlSocketProtocol } from '../features/sockets/graphql-connection.js';
-import { loadRoutes } from '../features/traffic/load.js';
 import type { TrafficBatch, TrafficPull } from '../features/traffic/recorder.js';
+import { recordingMetric } from '../features/traffic/recording-metric.js';
 import { trafficRoutes } from '../features/traffic/traffic.js';
-import { transactionsRoutes } from '../features/transactions/transaction-routes.js';
-import { versionsRoutes } from '../features/versions/version-routes.js';
-import { webhookRoutes } from '../features/webhooks/webhook-routes.js';
-import { Webhooks } from '../features/webhooks/webhooks.js';
 import { Identities } from '../server/access/identities.js';
 import { ForeignTokens, Tokens } from '../server/access/tokens.js';
 import { lookUpAccount } from '../server/accounts/accounts.js';
@@ -52,7 +37,8 @@ import {
   indexesRoutes,
   relationsRoutes,
 } from '../server/api/schema/definitions.js';
-import { collect, type Gather, type Metric, metricsRoutes } from '../server/api/server/metrics.js';
+import type { Metric } from '../server/api/server/metric.js';
+import { collect, type Gather, type MetricsServices, metricsRoutes } from '../server/api/server/metrics.js';
 import { digestOfShape, serverRoutes, shapesRoutes, specsRoutes } from '../server/api/server/server.js';
 import { applyBudgets, budgetRoutes, loadBudgets } from '../server/api/server/shape-budgets.js';
 import { systemRoutes } from '../server/api/system-collections.js';
@@ -67,6 +53,8 @@ import { Router } from '../server/http/router.js';
 import type { SocketProtocol } from '../server/http/websocket.js';
 import { type Checks, checkHealth, type Health, Readiness } from '../server/postgres/health.js';
 import type { Core } from './core.js';
+import { features } from './features.js';
+import { type CommonContext, OpenFeatures } from './open-features.js';
 
 /** A change that every thread applies at once. */
 export type Broadcast =
@@ -82,8 +70,9 @@ export type Broadcast =
   | { readonly kind: 'persisted-query'; readonly digest: string; readonly text: string }
   /** The schema of the service's tables, and why the database cannot be served, or null. */
   | { readonly kind: 'installation'; readonly system: string; readonly obstacle: string | null }
-  /** A webhook has changed, or changes wait to be delivered. */
-  | { readonly kind: 'webhooks' };
+  /** Notifications may have been missed. */
+  | { readonly kind: 'reload' }
+  | { readonly kind: 'feature'; readonly name: string; readonly payload: string };
 
 /** A thread's access to the state that all threads share. */
 export interface Shared {
@@ -134,46 +123,56 @@ export interface App {
 
 export async function createApp(config: Config, core: Core, shared: Shared, observe: Observer): Promise<App> {
   const parts = await createParts(config, core, shared, observe);
-  const rest = restRoutes(parts, { operations: () => operations, routes: () => routes, router: () => router });
+  const { live, readiness, identities, items, persisted } = parts;
+  const opened = await openFeatures(parts, {
+    routes: () => routes,
+    graphql: () => ({ operations, persisted }),
+  });
+  const metrics = { ...metricsServices(parts, opened), router: () => router };
+  const rest = restRoutes(parts, { features: opened, metrics, operations: () => operations });
   const operations = createOperations(config, rest);
   core.mirror.onChange(() => operations.forget());
-  const graphql = { ...parts.items, operations, persisted: parts.persisted };
-  const routes: readonly ApiRoute[] = [
-    ...rest,
-    ...graphqlRoutes({ ...graphql, ide: config.GRAPHQL_INTROSPECTION, actions: actionsOf(rest) }),
-  ];
+  const graphql = { ...items, operations, persisted, page: opened.graphqlPage, actions: actionsOf(rest) };
+  const routes: readonly ApiRoute[] = [...rest, ...graphqlRoutes(graphql)];
   const router = new Router(routes);
-  const connections = { config, limit: shared.limits.requests, observe };
-  const sockets = [
-    websocketProtocol({ ...parts.items, ...connections, authentication: parts.access }),
-    graphqlSocketProtocol({ ...graphql, ...connections }),
-  ];
-  const { live, webhooks, readiness, files } = parts;
   await live.startCache();
   applyBudgets(await loadBudgets(core.database), core.reads.shapeStats);
   return {
     router,
-    identities: parts.identities,
-    limits: parts.items.limits,
+    identities,
+    limits: items.limits,
     watchChanges: (listener) => live.watchChanges(core.mirror, listener),
-    serving: () => webhooks.start(),
+    serving: () => opened.start(),
     names: config.DIRECTUS_COMPATIBILITY ? directusNames : null,
-    sockets: config.WEBSOCKETS_ENABLED ? sockets : [],
-    generation: () => parts.identities.generation,
-    apply: (message) => apply(message, parts),
-    collect: () => collect(metricsServices(parts, () => router)),
+    sockets: opened.sockets(),
+    generation: () => identities.generation,
+    apply: (message) => apply(message, parts, opened),
+    collect: () => collect(metrics),
     check: async () => ({
       ...(await checkHealth({ ...core, replicas: isMainThread ? core.replicas : null })),
       ...(await live.check()),
-      ...webhooks.check(),
+      ...opened.check(),
     }),
     stopping: async () => {
       readiness.stop();
       core.traffic.stop();
-      await Promise.all([live.stop(), webhooks.stop()]);
+      await Promise.all([live.stop(), opened.stop()]);
     },
-    endProcesses: () => files.images.stop(),
+    endProcesses: () => opened.close(),
   };
+}
+
+function openFeatures(
+  { config, core, shared, observe, identities, items, access }: Parts,
+  later: Pick<CommonContext, 'routes' | 'graphql'>,
+): Promise<OpenFeatures> {
+  const { limits, gather } = shared;
+  const reload = async (): Promise<void> => {
+    await core.mirror.refresh(true);
+    await shared.accessChanged();
+  };
+  const context = { config, core, observe, identities, items, access, limits, gather, reload, ...later };
+  return OpenFeatures.open(features, context, (name, payload) => shared.broadcast({ kind: 'feature', name, payload }));
 }
 
 /** The parts that routes are made from. */
@@ -206,12 +205,10 @@ async function createParts(config: Config, core: Core, shared: Shared, observe: 
     publicUrl: () => config.PUBLIC_URL ?? shared.url(),
   };
   const live = openLive(config, core, observe);
-  const webhooks = openWebhooks(config, core, observe);
   const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config), live };
-  const files = { ...items, config, storages: new Storages(config.STORAGE_LOCATIONS), images: new Images(config) };
   const persisted = openPersistedQueries(config, shared);
   const readiness = new Readiness(shared.health);
-  const services = { resolveUser, identities, access, live, webhooks, items, files, persisted, readiness };
+  const services = { resolveUser, identities, access, live, items, persisted, readiness };
   return { config, core, shared, observe, ...services };
 }
 
@@ -223,32 +220,26 @@ function databaseClaims(config: Config): readonly string[] {
   return [...new Set([...DATABASE_CLAIMS, ...ofSettings, ...(DATABASE_ROLES.length > 0 ? ['role'] : [])])];
 }
 
-/** Parts that are made after the routes. */
+/** Parts that the routes need in addition. Those in functions are made after the routes. */
 interface Later {
+  readonly features: OpenFeatures;
+  readonly metrics: MetricsServices;
   readonly operations: () => Operations;
-  readonly routes: () => readonly ApiRoute[];
-  readonly router: () => Router;
 }
 
 /** All routes but those of GraphQL. */
-function restRoutes(parts: Parts, { operations, routes, router }: Later): ApiRoute[] {
-  const { config, core, shared, observe, resolveUser, identities, access, items, files, webhooks, readiness } = parts;
-  const { database, mirror, policies, reads, writes, schemaChanges } = core;
-  const reload = async (): Promise<void> => {
-    await mirror.refresh(true);
-    await shared.accessChanged();
-  };
+function restRoutes(parts: Parts, { features, metrics, operations }: Later): ApiRoute[] {
+  const { config, core, shared, observe, resolveUser, identities, access, items, readiness } = parts;
+  const { database, reads } = core;
   return [
     ...specsRoutes({
       ...items,
       operations,
       introspection: config.GRAPHQL_INTROSPECTION,
-      routes,
-      publicUrl: access.publicUrl,
       sdlType: config.DIRECTUS_COMPATIBILITY ? DIRECTUS_SDL_TYPE : 'text/plain',
     }),
     ...serverRoutes({ config, identities, database, health: shared.health, readiness }),
-    ...metricsRoutes(metricsServices(parts, router), shared.gather),
+    ...metricsRoutes(metrics, shared.gather),
     ...shapesRoutes({ identities, database, shapes: shared.shapes, shapeStats: reads.shapeStats }),
     ...budgetRoutes({
       identities,
@@ -257,28 +248,16 @@ function restRoutes(parts: Parts, { operations, routes, router }: Later): ApiRou
       apply: (text) => shared.broadcast({ kind: 'budgets', text }),
       digestOf: (id) => digestOfShape(id, shared),
     }),
-    ...loadRoutes({ identities, database, gather: shared.gather }),
     ...trafficRoutes({ identities, recorder: core.traffic, pull: shared.traffic, observe }),
     ...authRoutes(access),
     ...signInRoutes({ ...access, resolveUser }),
-    ...accountRoutes(access),
-    ...registrationRoutes({ ...access, policies, writes, registrationLimit: shared.limits.registrations, observe }),
-    ...utilsRoutes({ ...files, observe, readAnew: reload }),
     ...modelRoutes(parts),
-    ...schemaRoutes({ config, identities, schemaChanges }),
-    ...suggestionsRoutes({ identities, policies, schemaChanges }),
     ...meRoutes(items),
-    ...versionsRoutes({ ...items, database, limits: { parse: items.limits } }),
-    ...sharesRoutes({ ...access, database, reads, limits: items.limits }),
-    ...assetsRoutes(files),
-    ...webhookRoutes({ identities, database, webhooks }),
-    ...mcpRoutes({ ...items, config, database, publicUrl: access.publicUrl }),
-    ...systemRoutes({ ...files, database }),
+    ...systemRoutes({ ...items, resources: features.resources }),
     ...itemsRoutes(items),
-    ...transactionsRoutes(items),
     ...functionRoutes(items),
     ...extensionRoutes({ identities, extensions: core.extensions, responseMemory: database.responseMemory }),
-    ...(config.EXPLORER ? explorerRoutes() : []),
+    ...features.routes,
   ];
 }
 
@@ -296,11 +275,12 @@ function modelRoutes({ config, identities, core: { policies, schemaChanges } }: 
   return config.DIRECTUS_COMPATIBILITY ? withDirectusSchema(routes) : routes;
 }
 
-function metricsServices({ config, core, shared, identities, live, webhooks }: Parts, router: () => Router) {
-  return { ...core, config, events: shared.events, identities, live, webhooks, router };
+function metricsServices({ config, core, shared, identities, live }: Parts, opened: OpenFeatures) {
+  const ofFeatures = (): readonly Metric[] => [recordingMetric(core.traffic), ...opened.metrics()];
+  return { ...core, config, events: shared.events, identities, live, ofFeatures };
 }
 
-function apply(message: Broadcast, { core, identities, live, persisted, webhooks }: Parts): void {
+function apply(message: Broadcast, { core, identities, live, persisted }: Parts, opened: OpenFeatures): void {
   switch (message.kind) {
     case 'policies':
       core.policies.apply(message.text);
@@ -327,8 +307,11 @@ function apply(message: Broadcast, { core, identities, live, persisted, webhooks
       core.database.obstacle = message.obstacle;
       core.cache?.clear();
       break;
-    case 'webhooks':
-      webhooks.wake();
+    case 'reload':
+      opened.reload();
+      break;
+    case 'feature':
+      opened.apply(message.name, message.payload);
       break;
     default:
       assertNever(message);
@@ -345,20 +328,6 @@ export function openLive(config: Config, core: Core, observe: Observer): LiveQue
     keys: config.LIVE_MAX_REMEMBERED_KEYS,
   };
   return new LiveQueries(core, limits, observe);
-}
-
-function openWebhooks(config: Config, core: Core, observe: Observer): Webhooks {
-  const options = {
-    parse: parseLimits(config),
-    concurrency: config.WEBHOOK_CONCURRENCY,
-    timeout: config.WEBHOOK_TIMEOUT,
-    delays: config.WEBHOOK_RETRY_DELAYS,
-    maxBacklog: config.WEBHOOK_MAX_BACKLOG,
-    maxPayload: config.WEBHOOK_MAX_PAYLOAD,
-    allowLocal: config.WEBHOOKS_ALLOW_LOCAL,
-    retention: config.WEBHOOK_RETENTION,
-  };
-  return new Webhooks(core, options, observe);
 }
 
 function openPersistedQueries(config: Config, shared: Shared): PersistedQueries {

@@ -5,12 +5,12 @@ import type { Synonyms } from '../compiler/model/synonyms.js';
 import { directusSynonyms } from '../features/directus/compatibility.js';
 import type { Extensions } from '../features/extensions/extensions.js';
 import { TrafficRecorder } from '../features/traffic/recorder.js';
-import type { WebhookLimits } from '../features/webhooks/webhook-hook.js';
 import { DatabaseCaller } from '../server/access/database-caller.js';
 import { ShapeStats } from '../server/batching/shape-stats.js';
 import type { Config } from '../server/config/config.js';
 import { parseLimits } from '../server/config/parse-limits.js';
 import { SessionConsistency } from '../server/execute/consistency.js';
+import { CORE_HOOKS } from '../server/execute/hooks/write-hooks.js';
 import { Reads } from '../server/execute/reads/reads.js';
 import { Writes } from '../server/execute/writes/writes.js';
 import type { Core as FeatureCore } from '../server/feature/core.js';
@@ -18,6 +18,8 @@ import { SchemaChanges } from '../server/schema/change/change.js';
 import type { CallerWrites } from '../speed/cache/caller-writes.js';
 import { ReadCache } from '../speed/cache/read-cache.js';
 import type { Replicas } from '../speed/replicas/replicas.js';
+import { features } from './features.js';
+import { hooksOf } from './open-features.js';
 
 export interface Core extends FeatureCore {
   /** The replicas, or null if there are none. */
@@ -41,11 +43,11 @@ interface CoreSources extends Pick<Core, 'database' | 'mirror' | 'policies' | 'r
   readonly callerWrites: CallerWrites | null;
 }
 
-export function createCore(
+export async function createCore(
   config: Config,
   { database, mirror, policies, replicas, callerWrites, extensions }: CoreSources,
   observe: Observer,
-): Core {
+): Promise<Core> {
   const readLimits = {
     defaultLimit: config.QUERY_LIMIT_DEFAULT,
     maxNodes: config.MAX_QUERY_NODES,
@@ -76,10 +78,9 @@ export function createCore(
     shapeMemory: config.SHAPE_CACHE_MEMORY / 2,
     batching: config.WRITE_BATCHING,
     idempotencyLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
-    storages: config.STORAGE_LOCATIONS.map(({ name }) => name),
-    webhooks: webhookLimits(config),
   };
-  const writes = new Writes({ ...services, reads }, writeLimits, observe);
+  const hooks = [...CORE_HOOKS, ...(await hooksOf(features, config))];
+  const writes = new Writes({ ...services, reads, hooks }, writeLimits, observe);
   const schemaChanges = new SchemaChanges(database, mirror, {
     lockTimeout: config.SCHEMA_LOCK_TIMEOUT,
     patience: config.SCHEMA_CHANGE_TIMEOUT,
@@ -101,12 +102,4 @@ function databaseCaller(config: Config): DatabaseCaller | null {
   const { DATABASE_CALLER: mode, DATABASE_ROLES: roles, DATABASE_ANON_ROLE: anonRole } = config;
   const { DATABASE_CLAIMS: claims, DATABASE_SETTINGS: settings } = config;
   return mode === 'service' ? null : new DatabaseCaller({ mode, roles, anonRole, claims, settings });
-}
-
-function webhookLimits(config: Config): WebhookLimits {
-  return {
-    maxBacklog: config.WEBHOOK_MAX_BACKLOG,
-    maxPayload: config.WEBHOOK_MAX_PAYLOAD,
-    allowLocal: config.WEBHOOKS_ALLOW_LOCAL,
-  };
 }

@@ -12,7 +12,6 @@ import { findRunning, holdsCluster, startEmbedded } from '../features/embedded/c
 import type { ExtensionServices } from '../features/extensions/extensions.js';
 import { openExtensions } from '../features/extensions/load-extensions.js';
 import { namedCaller } from '../features/extensions/named-caller.js';
-import { RemovedFiles, Storages } from '../features/files/storage.js';
 import { Identities } from '../server/access/identities.js';
 import { Policies } from '../server/access/policies.js';
 import { PolicyWatch } from '../server/access/policy-watch.js';
@@ -30,6 +29,7 @@ import type { Config } from '../server/config/config.js';
 import type { Extension } from '../server/execute/hooks/definition.js';
 import { deleteExpiredKeys } from '../server/execute/writes/idempotency.js';
 import type { Program, Report } from '../server/feature/command.js';
+import type { ProcessContext } from '../server/feature/feature.js';
 import { openAdmin } from '../server/http/admin-server.js';
 import type { RequestListener } from '../server/http/app.js';
 import { deleteExpiredCounts, openLimitStore } from '../server/http/limit-store.js';
@@ -57,6 +57,8 @@ import {
 } from '../speed/threads/threads.js';
 import { centralConfig, WorkerPool } from '../speed/threads/worker-pool.js';
 import { type Core, createCore, synonymsOf } from './core.js';
+import { features } from './features.js';
+import { inOrder } from './open-features.js';
 
 export interface Service {
   readonly url: string;
@@ -215,7 +217,8 @@ async function startMain(
   const directory = config.DATABASE_URL === null ? config.DATA_DIR : null;
   const secret = await openSecret(config.SECRET, directory, (event) => messages.push(event));
   await broadcastChanges(database, broadcast, started);
-  await startMaintenance(start, database);
+  startMaintenance(start, database);
+  await startFeatures(start, database, broadcast);
   const store = await openLimitStore(config, database, observe);
   started.add(() => store.close());
   const accessChanged = async (): Promise<void> => {
@@ -293,7 +296,7 @@ export async function withCore<Result>(
     const extensions = await openExtensions(config, [], observe);
     const parts = { ...sources, policies, replicas: null, callerWrites: null, extensions };
     extensions?.connect(commandServices(config, sources.database));
-    const result = await work(createCore(config, parts, observe));
+    const result = await work(await createCore(config, parts, observe));
     await extensions?.idle();
     return result;
   } finally {
@@ -403,7 +406,7 @@ async function startSources(start: Start, broadcast: Send): Promise<Sources> {
     await policies.reload();
     await broadcast({ kind: 'access' });
     await broadcast({ kind: 'budgets', text: await loadBudgets(database) });
-    await broadcast({ kind: 'webhooks' });
+    await broadcast({ kind: 'reload' });
   };
   const installation = new Installation(database, {
     requested: config.SYSTEM_SCHEMA,
@@ -480,23 +483,30 @@ async function watchReplicas(
   return replicas;
 }
 
-/** Deletes what has expired, and the files of deleted rows. */
-async function startMaintenance({ config, observe, started }: Start, database: Database): Promise<void> {
-  const removedFiles = new RemovedFiles(database, new Storages(config.STORAGE_LOCATIONS), observe);
+/** Deletes what has expired. */
+function startMaintenance({ config, started }: Start, database: Database): void {
   const work = (): unknown =>
     Promise.allSettled([
       deleteExpiredKeys(database),
       forgetSessions(database, config.SESSION_COOKIE_TTL),
       deleteExpiredCounts(database),
-      removedFiles.remove(),
     ]);
-  // If a notification is lost, the next round finds the files.
-  const unlisten = await listen(database, 'service_files', () => void removedFiles.remove(), { stale: () => {} });
   const timer = setInterval(work, MAINTENANCE_INTERVAL_MS).unref();
-  started.add(async () => {
-    clearInterval(timer);
-    await unlisten();
-  });
+  started.add(async () => clearInterval(timer));
+}
+
+/** Starts the work of features that exists once. */
+async function startFeatures({ config, observe, started }: Start, database: Database, broadcast: Send): Promise<void> {
+  for (const { name, openOnce } of inOrder(features)) {
+    const context: ProcessContext = {
+      config,
+      database,
+      observe,
+      broadcast: (payload) => broadcast({ kind: 'feature', name, payload }),
+    };
+    const stop = await openOnce?.(context);
+    if (stop) started.add(stop);
+  }
 }
 
 async function describeServed({ schemas, collections, refused }: Model, database: Database): Promise<Event> {
@@ -521,10 +531,6 @@ async function broadcastChanges(database: Database, broadcast: Send, started: St
   // Cached identities expire by themselves, so that health can be read while the database cannot be reached.
   const access = (): void => void broadcast({ kind: 'access' });
   started.add(await listen(database, 'service_access', access, { stale: () => {} }));
-  // Threads look for changes by themselves while no notifications arrive.
-  started.add(
-    await listen(database, 'service_webhooks', () => void broadcast({ kind: 'webhooks' }), { stale: () => {} }),
-  );
   const budgets = async (): Promise<void> => broadcast({ kind: 'budgets', text: await loadBudgets(database) });
   // A budget that could not be read is read after the next change.
   started.add(await listen(database, 'service_budgets', () => void budgets().catch(() => {}), { stale: () => {} }));

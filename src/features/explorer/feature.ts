@@ -3,4 +3,12 @@ import type { Feature } from '../../server/feature/feature.js';
 
 export const explorer: Feature = {
   name: 'explorer',
+  open: async ({ config }) => {
+    const { explorerRoutes, idePage, ideRoutes } = await import('./pages.js');
+    const ide = config.GRAPHQL_INTROSPECTION;
+    return {
+      routes: [...(config.EXPLORER ? explorerRoutes() : []), ...(ide ? ideRoutes() : [])],
+      ...(ide && { graphqlPage: idePage }),
+    };
+  },
 };

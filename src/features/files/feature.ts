@@ -1,7 +1,8 @@
 /** Uploaded files, their storage and transformed images. */
 import type { Feature } from '../../server/feature/feature.js';
+import type { FilesServices } from './file-rows.js';
 
-export const files: Feature = {
+export const files: Feature<FilesServices> = {
   name: 'files',
   commands: {
     files: {
@@ -10,4 +11,10 @@ export const files: Feature = {
       load: async () => (await import('./command.js')).COMMANDS.files,
     },
   },
+  hooks: async ({ STORAGE_LOCATIONS }) => {
+    const { fileWrites } = await import('./file-writes.js');
+    return [fileWrites(STORAGE_LOCATIONS.map(({ name }) => name))];
+  },
+  open: async (context) => (await import('./part.js')).openFiles(context),
+  openOnce: async (context) => (await import('./removed-files.js')).removeFilesOfDeletedRows(context),
 };

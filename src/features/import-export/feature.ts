@@ -12,4 +12,10 @@ export const importExport: Feature = {
       load: async () => (await import('./command.js')).COMMANDS.import,
     },
   },
+  open: async ({ use, observe, reload }) => {
+    const services = use(files);
+    if (services === null) return null;
+    const { utilsRoutes } = await import('./utils.js');
+    return { routes: utilsRoutes({ ...services, observe, readAnew: reload }) };
+  },
 };

@@ -23,6 +23,7 @@ import {
   dataReply,
   route,
 } from '../../server/api/action.js';
+import { exportItems } from '../../server/api/items/export-formats.js';
 import { writerOf } from '../../server/api/items/item-writes.js';
 import { refuseSystem } from '../../server/api/items/items.js';
 import {
@@ -53,7 +54,6 @@ import { isForm } from '../../server/http/router.js';
 import { atMost, importLimits, openUpload } from '../files/file-form.js';
 import { checkFields, createFile, identifyWriter, placeOf } from '../files/file-routes.js';
 import { FILES, type FilesServices } from '../files/file-rows.js';
-import { exportItems } from './export-formats.js';
 import { ImportFailure, importRows } from './import.js';
 import { formatOf, readRows } from './import-file.js';
 

@@ -3,4 +3,9 @@ import type { Feature } from '../../server/feature/feature.js';
 
 export const mcp: Feature = {
   name: 'mcp',
+  open: async ({ config, core, identities, items, access }) => {
+    if (config.MCP === 'off') return null;
+    const { mcpRoutes } = await import('./mcp.js');
+    return { routes: mcpRoutes({ ...core, ...items, config, identities, publicUrl: access.publicUrl }) };
+  },
 };

@@ -43,7 +43,6 @@ const METADATA = '/.well-known/oauth-protected-resource';
 
 export function mcpRoutes(services: McpServices): ApiRoute[] {
   const { config } = services;
-  if (config.MCP === 'off') return [];
   const limits: ToolLimits = {
     mayWrite: config.MCP === 'write',
     // One more is selected, to know whether there are more.

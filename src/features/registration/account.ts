@@ -6,6 +6,12 @@ import { UUID_PATTERN } from '../../compiler/sql/codec.js';
 import type { Identities } from '../../server/access/identities.js';
 import { PUBLIC, type User } from '../../server/access/identity.js';
 import type { Policies } from '../../server/access/policies.js';
+import {
+  disableSecondFactor,
+  enableSecondFactor,
+  generateSecondFactor,
+  type SecondFactorServices,
+} from '../../server/accounts/second-factor.js';
 import { NEW_PASSWORD, SINGLE_USE } from '../../server/api/accounts/auth.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, route } from '../../server/api/action.js';
 import { allowedPages, asEmail, linkTo, readBody, readEmail, readText } from '../../server/api/body-fields.js';
@@ -38,12 +44,6 @@ import {
   register,
   verifyRegistration,
 } from './registration.js';
-import {
-  disableSecondFactor,
-  enableSecondFactor,
-  generateSecondFactor,
-  type SecondFactorServices,
-} from './second-factor.js';
 
 interface AccountServices extends SecondFactorServices, InvitationServices {
   readonly config: Config;

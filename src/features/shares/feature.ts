@@ -3,4 +3,9 @@ import type { Feature } from '../../server/feature/feature.js';
 
 export const shares: Feature = {
   name: 'shares',
+  hooks: async () => [(await import('./share-writes.js')).shareWrites],
+  open: async ({ core: { database, reads }, items, access }) => {
+    const { sharesRoutes } = await import('./shares.js');
+    return { routes: sharesRoutes({ ...access, database, reads, limits: items.limits }) };
+  },
 };

@@ -18,4 +18,9 @@ export const snapshots: Feature = {
       load: async () => (await import('./command.js')).COMMANDS.relations,
     },
   },
+  open: async ({ config, core: { policies, schemaChanges }, identities }) => {
+    const { schemaRoutes, suggestionsRoutes } = await import('./snapshot-routes.js');
+    const services = { config, identities, policies, schemaChanges };
+    return { routes: [...schemaRoutes(services), ...suggestionsRoutes(services)] };
+  },
 };

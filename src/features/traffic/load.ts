@@ -6,7 +6,8 @@ import { parseOwnJson } from '../../base/narrow.js';
 import type { Identities } from '../../server/access/identities.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../../server/api/action.js';
 import { INTEGER, list, object, orNull, RECORD, STRING } from '../../server/api/openapi/json-schema.js';
-import type { Gather, Metric } from '../../server/api/server/metrics.js';
+import type { Metric } from '../../server/api/server/metric.js';
+import type { Gather } from '../../server/api/server/metrics.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import { readSql } from '../../server/postgres/read-sql.js';
 

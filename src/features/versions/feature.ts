@@ -3,4 +3,9 @@ import type { Feature } from '../../server/feature/feature.js';
 
 export const versions: Feature = {
   name: 'versions',
+  hooks: async () => [(await import('./version-hook.js')).versions],
+  open: async ({ core, identities, items }) => {
+    const { versionsRoutes } = await import('./version-routes.js');
+    return { routes: versionsRoutes({ ...core, identities, limits: { parse: items.limits } }) };
+  },
 };

@@ -10,4 +10,20 @@ export const webhooks: Feature = {
       load: async () => (await import('./command.js')).COMMANDS.webhooks,
     },
   },
+  hooks: async (config) => {
+    const { webhookWrites } = await import('./webhook-writes.js');
+    return [
+      webhookWrites({
+        maxBacklog: config.WEBHOOK_MAX_BACKLOG,
+        maxPayload: config.WEBHOOK_MAX_PAYLOAD,
+        allowLocal: config.WEBHOOKS_ALLOW_LOCAL,
+      }),
+    ];
+  },
+  open: async (context) => (await import('./part.js')).openWebhooks(context),
+  openOnce: async ({ database, broadcast }) => {
+    const { listen } = await import('../../server/postgres/catalog/catalog.js');
+    // Threads look for changes by themselves while no notifications arrive.
+    return listen(database, 'service_webhooks', () => void broadcast('wake'), { stale: () => {} });
+  },
 };

@@ -2,7 +2,6 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { forbidden, invalidCredentials, invalidOtp, ServiceError } from '../../base/errors.js';
-import { stepOf } from '../../features/registration/second-factor.js';
 import type { Identities } from '../access/identities.js';
 import { digestToken, familyOf, makeRefreshToken, type Tokens } from '../access/tokens.js';
 import type { Config } from '../config/config.js';
@@ -10,6 +9,7 @@ import type { AttemptOutcome, LoginLimit } from './login-backoff.js';
 import type { LoginAccount, LoginClient, Logins, SessionHolder, SessionKind } from './logins.js';
 import type { Mailer } from './mailer.js';
 import { assertPassword, hashPassword, verifyAccount } from './passwords.js';
+import { stepOf } from './second-factor.js';
 
 export interface AuthenticationServices {
   readonly config: Config;

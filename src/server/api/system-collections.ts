@@ -2,37 +2,39 @@
 
 import { SYSTEM_RESOURCES } from '../../compiler/model/system-resources.js';
 import { UrlCache } from '../../compiler/request/parse-cache.js';
-import { filesRoutes } from '../../features/files/file-routes.js';
-import type { FilesServices } from '../../features/files/file-rows.js';
-import { withNewSecrets } from '../../features/webhooks/webhook-routes.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Handler, Route } from '../http/router.js';
-import type { Database } from '../postgres/pools/database.js';
+import type { Mirror } from '../postgres/catalog/watch.js';
 import { type ItemPath, type ItemsServices, writeItems } from './items/item-writes.js';
 import { readItems, readRoutes, resourceRoutes } from './items/items.js';
 
-export function systemRoutes(services: FilesServices & { readonly database: Database }): Route[] {
-  return [
-    ...SYSTEM_RESOURCES.flatMap(({ name, kind }) => {
-      if (kind === 'single') return singletonRoutes(name, services);
-      if (kind === 'read') return readRoutes(`/${name}`, services, placeIn(name));
-      if (name === 'functions') return functionRowRoutes(services);
-      if (name === 'files') return filesRoutes(services);
-      if (name === 'webhooks')
-        return withNewSecrets(resourceRoutes('/webhooks', services, placeIn(name)), services.database);
-      return resourceRoutes(`/${name}`, services, placeIn(name));
-    }),
-  ];
+/** Gets the usual routes of a resource, and returns those to use instead. */
+export type ResourceRoutes = (usual: readonly Route[]) => readonly Route[];
+
+interface SystemServices extends ItemsServices {
+  readonly mirror: Mirror;
+  /** By the name of the resource. */
+  readonly resources: ReadonlyMap<string, ResourceRoutes>;
+}
+
+export function systemRoutes(services: SystemServices): Route[] {
+  return SYSTEM_RESOURCES.flatMap(({ name, kind }) => {
+    if (kind === 'single') return singletonRoutes(name, services);
+    if (kind === 'read') return readRoutes(`/${name}`, services, placeIn(name));
+    if (name === 'functions') return functionRowRoutes(services);
+    const usual = resourceRoutes(`/${name}`, services, placeIn(name));
+    return services.resources.get(name)?.(usual) ?? usual;
+  });
 }
 
 /** A row exposes a function in the model, so the model is reloaded before the change is answered. */
-function functionRowRoutes(services: FilesServices): Route[] {
+function functionRowRoutes(services: SystemServices): Route[] {
   return resourceRoutes('/functions', services, placeIn('functions')).map((route) =>
     route.method === 'GET' || route.method === 'SEARCH' ? route : { ...route, handle: thenRefresh(route, services) },
   );
 }
 
-function thenRefresh({ handle }: Route, { mirror }: FilesServices): Handler {
+function thenRefresh({ handle }: Route, { mirror }: SystemServices): Handler {
   return async (exchange) => {
     const reply = await handle(exchange);
     await mirror.refresh(true);

@@ -1,12 +1,95 @@
 /** The interface of a feature. */
+import type { Observer } from '../../base/observe.js';
+import type { Operations } from '../../compiler/graphql/operations.js';
+import type { Identities } from '../access/identities.js';
+import type { AuthServices } from '../api/accounts/auth.js';
+import type { ApiRoute } from '../api/action.js';
+import type { GraphqlPage } from '../api/graphql/endpoint.js';
+import type { PersistedQueries } from '../api/graphql/persisted.js';
+import type { ItemsServices } from '../api/items/item-writes.js';
+import type { Metric } from '../api/server/metric.js';
+import type { Gather } from '../api/server/metrics.js';
+import type { ResourceRoutes } from '../api/system-collections.js';
+import type { Config } from '../config/config.js';
+import type { WriteHook } from '../execute/hooks/write-hook.js';
+import type { Limits } from '../http/limiter.js';
+import type { SocketProtocol } from '../http/websocket.js';
+import type { Checks } from '../postgres/health.js';
+import type { Database } from '../postgres/pools/database.js';
 import type { CommandEntry } from './command.js';
+import type { Core } from './core.js';
 
-/** A part of the product that can be deleted with its folder and its line in app/features.ts. */
-export interface Feature {
+/**
+ * A part of the product that can be deleted with its folder and its line in app/features.ts. A manifest imports types only: code is
+ * imported by the functions that need it, so that a feature that is off takes no memory.
+ */
+export interface Feature<Exports = unknown> {
   /** The name of its folder in src/features, sql/features and test/features. */
   readonly name: string;
-  /** The features that its files import. */
+  /** The features that its files import. They are opened before it. */
   readonly needs?: readonly Feature[];
   /** Commands of the program, by their names. */
   readonly commands?: Readonly<Record<string, CommandEntry>>;
+  /** Checks and consequences of writes to its tables, also of those that a command makes. */
+  hooks?(config: Config): Promise<readonly WriteHook[]>;
+  /** The part of each serving thread, or null if the options turn the feature off. */
+  open?(context: FeatureContext): Promise<FeaturePart<Exports> | null>;
+  /** Starts work that exists once in a process, however many threads serve. Returns how to stop it. */
+  openOnce?(context: ProcessContext): Promise<() => Promise<void>>;
+}
+
+export interface FeaturePart<Exports = unknown> {
+  /** Features that need this one get it by `use`. */
+  readonly exports?: Exports;
+  readonly routes?: readonly ApiRoute[];
+  /** Routes that replace those of a resource, by its name. */
+  readonly resources?: Readonly<Record<string, ResourceRoutes>>;
+  /** Called when all routes are known. */
+  sockets?(): readonly SocketProtocol[];
+  readonly graphqlPage?: GraphqlPage;
+  metrics?(): readonly Metric[];
+  check?(): Checks;
+  /** Gets what a thread, or the work of the process, has broadcast. */
+  onBroadcast?(payload: string): void;
+  /** Notifications may have been missed. */
+  onReload?(): void;
+  /** Called when requests are answered: work in the background would delay the start. */
+  start?(): void;
+  /** Called when no new requests are accepted. */
+  stop?(): Promise<void>;
+  /** Called when all requests have ended. */
+  close?(): Promise<void>;
+}
+
+/** The services of one thread. */
+export interface FeatureContext {
+  readonly config: Config;
+  readonly core: Core;
+  readonly identities: Identities;
+  readonly items: ItemsServices;
+  /** Signs users in. */
+  readonly access: AuthServices;
+  readonly limits: Limits;
+  readonly observe: Observer;
+  /** The metrics of all threads. */
+  readonly gather: Gather;
+  /** All routes of the service. They are complete when requests are answered. */
+  routes(): readonly ApiRoute[];
+  /** The parser of GraphQL documents, and the documents that clients name by a digest. It is there when sockets are made. */
+  graphql(): { readonly operations: Operations; readonly persisted: PersistedQueries };
+  /** Reads the schema and the permissions again, in all threads. */
+  reload(): Promise<void>;
+  /** Sends to the parts of this feature in all threads. Resolves when each has got it. */
+  broadcast(payload: string): Promise<void>;
+  /** The exports of a feature in `needs`, or null if its options turn it off. */
+  use<Exports>(feature: Feature<Exports>): Exports | null;
+}
+
+/** The services of the process. */
+export interface ProcessContext {
+  readonly config: Config;
+  readonly database: Database;
+  readonly observe: Observer;
+  /** Sends to the parts of this feature in all threads. */
+  broadcast(payload: string): Promise<void>;
 }

@@ -9,7 +9,7 @@ import { type ErrorCode, ServiceError, StartError } from '../../base/errors.js';
 import type { Event } from '../../base/observe.js';
 import type { TrafficBatch, TrafficPull } from '../../features/traffic/recorder.js';
 import type { Attempt, AttemptOutcome } from '../../server/accounts/login-backoff.js';
-import type { Metric } from '../../server/api/server/metrics.js';
+import type { Metric } from '../../server/api/server/metric.js';
 import type { ShapeReport } from '../../server/batching/shape-stats.js';
 import type { Config } from '../../server/config/config.js';
 import type { Checks, Health } from '../../server/postgres/health.js';

@@ -110,7 +110,8 @@ export class SingleThread implements Threads {
     const config = this.config;
     const callerWrites = config.READ_CACHE_SIZE > 0 ? new CallerWrites() : null;
     const extensions = await openExtensions(config, this.options.extensions, this.observe);
-    const core = createCore(config, { ...main, policies: this.#policies, callerWrites, extensions }, this.observe);
+    const sources = { ...main, policies: this.#policies, callerWrites, extensions };
+    const core = await createCore(config, sources, this.observe);
     const shared = {
       secret,
       limits,

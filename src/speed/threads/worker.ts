@@ -95,7 +95,7 @@ async function openCore(
   const callerWrites = assignment.callerWrites && new CallerWrites(assignment.callerWrites);
   const extensions = await openExtensions(config, [], observe);
   const sources = { database, mirror, policies, replicas, callerWrites, extensions };
-  return { core: createCore(config, sources, observe), mirror };
+  return { core: await createCore(config, sources, observe), mirror };
 }
 
 function sharedOf({ config, secret }: Assignment, main: Main, url: () => string): Shared {

@@ -11,7 +11,6 @@ import type {
 import type { RootScope } from '../../../compiler/graphql/schema-access.js';
 import { checkArguments } from '../../../compiler/plan/call-arguments.js';
 import type { ParsedOperation } from '../../../compiler/request/ast.js';
-import { idePage, ideRoutes } from '../../../features/explorer/pages.js';
 import { liveOperation } from '../../../features/live/graphql-live.js';
 import type { LiveQueries } from '../../../features/live/live-queries.js';
 import type { Identities } from '../../access/identities.js';
@@ -33,6 +32,9 @@ import { runCalls, runMutation } from './mutations.js';
 import { constantBody, isConstant, NOT_FOUND, parseAsCaller, withoutFailed, withoutPart } from './operation.js';
 import type { PersistedQueries } from './persisted.js';
 
+/** Browsers that open an endpoint get this page. */
+export type GraphqlPage = (scope: RootScope) => Promise<Reply>;
+
 interface GraphqlServices {
   readonly identities: Identities;
   readonly mirror: Mirror;
@@ -44,8 +46,8 @@ interface GraphqlServices {
   readonly live: LiveQueries;
   /** The actions of routes, for root fields that call them. */
   readonly actions: Actions;
-  /** Whether browsers get the GraphQL IDE. */
-  readonly ide: boolean;
+  /** The page for browsers, or null if there is none. */
+  readonly page: GraphqlPage | null;
 }
 
 const PATHS: readonly (readonly [string, RootScope])[] = [
@@ -71,7 +73,6 @@ const DESCRIPTIONS: Readonly<Record<'GET' | 'POST', Description>> = {
 
 export function graphqlRoutes(services: GraphqlServices): ApiRoute[] {
   return [
-    ...(services.ide ? ideRoutes() : []),
     ...PATHS.flatMap(([path, scope]) => [
       ...(['GET', 'POST'] as const).map((method) => ({
         method,
@@ -98,7 +99,7 @@ async function answer(
   services: GraphqlServices,
   scope: RootScope,
 ): Promise<Reply | typeof DEFERRED> {
-  if (services.ide && wantsPage(exchange)) return idePage(scope);
+  if (services.page !== null && wantsPage(exchange)) return services.page(scope);
   const isLive = exchange.wantsEvents;
   const negotiated = negotiate(isLive ? '' : exchange.headers.accept);
   const caller = await services.identities.identify(exchange);

@@ -10,7 +10,6 @@ import type { Parsed } from '../../../compiler/request/ast.js';
 import { UrlCache } from '../../../compiler/request/parse-cache.js';
 import { limitsOf, type ParseLimits } from '../../../compiler/request/parse-context.js';
 import { parseRead, parseRpc, parseRpcSearch, parseSearch, tagged } from '../../../compiler/request/rest.js';
-import { exportItems, streamItems } from '../../../features/import-export/export-formats.js';
 import { eventStream, preferredWait, waitForChange } from '../../../features/live/item-streams.js';
 import type { Identity } from '../../access/identity.js';
 import { mayExplain } from '../../access/view-as.js';
@@ -21,6 +20,7 @@ import type { Exchange } from '../../http/exchange.js';
 import { DEFERRED, errorReply, JSON_TYPE, jsonText, type Outcome, type Reply } from '../../http/reply.js';
 import type { Handler, Route } from '../../http/router.js';
 import { systemTables } from '../../postgres/catalog/system-tables.js';
+import { exportItems, streamItems } from './export-formats.js';
 import {
   type ItemPath,
   type ItemsServices,

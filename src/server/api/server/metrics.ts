@@ -10,8 +10,6 @@ import type { Event } from '../../../base/observe.js';
 import { packageVersion } from '../../../base/package-files.js';
 import type { LiveQueries } from '../../../features/live/live-queries.js';
 import { LAG_BOUNDS_S } from '../../../features/live/live-stats.js';
-import type { TrafficRecorder } from '../../../features/traffic/recorder.js';
-import type { Webhooks } from '../../../features/webhooks/webhooks.js';
 import type { ReadCache } from '../../../speed/cache/read-cache.js';
 import type { Replica } from '../../../speed/replicas/replicas.js';
 import type { Identities } from '../../access/identities.js';
@@ -27,8 +25,9 @@ import type { Mirror } from '../../postgres/catalog/watch.js';
 import type { Database } from '../../postgres/pools/database.js';
 import { type ApiRoute, route } from '../action.js';
 import { TEXT } from '../openapi/json-schema.js';
+import { byLabel, counter, gauge, histogramValues, labelled, type Metric, type Value } from './metric.js';
 
-interface MetricsServices {
+export interface MetricsServices {
   readonly config: Config;
   readonly identities: Identities;
   readonly database: Database;
@@ -37,25 +36,9 @@ interface MetricsServices {
   readonly writes: Writes;
   readonly events: ReadonlyMap<Event['kind'], number>;
   readonly live: LiveQueries;
-  readonly webhooks: Webhooks;
-  readonly traffic: TrafficRecorder;
+  /** The metrics of the features. */
+  readonly ofFeatures: () => readonly Metric[];
   readonly router: () => Router;
-}
-
-/** As prom-client writes a metric as JSON. */
-export interface Metric {
-  readonly name: string;
-  readonly help: string;
-  readonly type: 'counter' | 'gauge' | 'histogram' | 'summary';
-  /** How the values of several threads become one. */
-  readonly aggregator: string;
-  readonly values: readonly Value[];
-}
-
-interface Value {
-  readonly value: number;
-  readonly labels: Readonly<Record<string, string | number>>;
-  readonly metricName?: string;
 }
 
 /** The metrics of each thread. */
@@ -81,10 +64,9 @@ export async function collect(services: MetricsServices): Promise<Metric[]> {
     ...replicaMetrics(services.reads),
     ...sourceMetrics(services),
     ...threadMetrics(),
-    recordingMetric(services.traffic),
     ...schemaMetrics(services),
     ...liveMetrics(services.live),
-    ...webhookMetrics(services.webhooks),
+    ...services.ofFeatures(),
     ...(services.reads.cache ? cacheMetrics(services.reads.cache) : []),
   ];
   return [...counted, ...(await defaultMetrics())];
@@ -277,12 +259,6 @@ function threadMetrics(): Metric[] {
   ];
 }
 
-/** All threads have the same recordings. */
-function recordingMetric({ current }: TrafficRecorder): Metric {
-  const help = 'Recordings of the traffic that are running.';
-  return { ...gauge('lateral_traffic_recordings', help, current?.length ?? 0), aggregator: 'max' };
-}
-
 function schemaMetrics({ mirror, reads, writes }: MetricsServices): Metric[] {
   const shapes = byLabel('kind', { read: reads.shapes, write: writes.shapes });
   const collections = [...mirror.model.collections.values()].filter(({ system }) => !system).length;
@@ -317,23 +293,6 @@ function liveMetrics({ subscriptions, topics, stats, stream: { figures } }: Live
   ];
 }
 
-/** Every thread sees the same backlog. */
-function webhookMetrics({ stats, backlog }: Webhooks): Metric[] {
-  const shared = (name: string, help: string, value: number): Metric => ({
-    ...gauge(name, help, value),
-    aggregator: 'max',
-  });
-  return [
-    shared('lateral_webhook_changes', 'Changes that are not deliveries yet.', backlog.changes),
-    shared('lateral_webhook_pending', 'Deliveries that are not finished.', backlog.pending),
-    shared('lateral_webhook_dead', 'Deliveries that failed for good and are kept.', backlog.dead),
-    shared('lateral_webhook_incomplete', 'Webhooks that have missed changes.', backlog.incomplete),
-    shared('lateral_webhook_oldest_seconds', 'Age of the oldest change that is not delivered.', backlog.oldest),
-    counter('lateral_webhook_delivered_total', 'Deliveries that a receiver accepted.', stats.delivered),
-    counter('lateral_webhook_failed_total', 'Attempts of deliveries that failed.', stats.failed),
-  ];
-}
-
 function cacheMetrics({ hits, misses, evictions, invalidations, used, entries, lag, pending }: ReadCache): Metric[] {
   const behind = 'How far answers from memory may be behind the database.';
   const held =
@@ -365,42 +324,6 @@ function logMetrics(figures: LogFigures | null): Metric[] {
       'Slots of log streams that were replaced.',
       figures?.replacements ?? 0,
     ),
-  ];
-}
-
-function labelled(type: 'counter' | 'gauge', name: string, help: string, values: readonly Value[]): Metric {
-  return { name, help, type, aggregator: 'sum', values };
-}
-
-function counter(name: string, help: string, value: number): Metric {
-  return labelled('counter', name, help, [{ labels: {}, value }]);
-}
-
-function gauge(name: string, help: string, value: number): Metric {
-  return labelled('gauge', name, help, [{ labels: {}, value }]);
-}
-
-function byLabel(label: string, numbers: Readonly<Record<string, number>>): Value[] {
-  return Object.entries(numbers).map(([name, value]) => ({ labels: { [label]: name }, value }));
-}
-
-interface Histogram {
-  readonly bounds: readonly number[];
-  readonly buckets: Float64Array;
-  readonly sum: number;
-}
-
-/** Prometheus expects each bucket to include those below it. */
-function histogramValues(name: string, { bounds, buckets, sum }: Histogram, labels: Value['labels']): Value[] {
-  let count = 0;
-  const values = [...buckets].map((number, position): Value => {
-    count += number;
-    return { metricName: `${name}_bucket`, labels: { le: bounds[position] ?? '+Inf', ...labels }, value: count };
-  });
-  return [
-    ...values,
-    { metricName: `${name}_sum`, labels, value: sum },
-    { metricName: `${name}_count`, labels, value: count },
   ];
 }
 

@@ -4,29 +4,20 @@
  * questions about its state without a token.
  */
 import { build } from 'fast-json-stringify';
-import { LRUCache } from 'lru-cache';
 import { forbidden, invalidQuery, routeNotFound, ServiceError } from '../../../base/errors.js';
-import { parseOwnJson } from '../../../base/narrow.js';
 import { packageVersion } from '../../../base/package-files.js';
 import { within } from '../../../base/time-limit.js';
-import { runInSlices } from '../../../base/time-slices.js';
-import { schemaAccessOf } from '../../../compiler/access/graphql-access.js';
 import type { Operations } from '../../../compiler/graphql/operations.js';
 import { describeSchema } from '../../../compiler/graphql/schema.js';
 import type { RootScope } from '../../../compiler/graphql/schema-access.js';
 import { DIRECTUS_VERSION } from '../../../features/directus/compatibility.js';
-import { describeApi } from '../../../features/openapi/document.js';
 import { explainGeneric } from '../../../speed/plan-choices/generic-plan.js';
 import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
-import type { Policies } from '../../access/policies.js';
 import { addReports, digestOf, p99, type ShapeReport, type ShapeStats } from '../../batching/shape-stats.js';
 import type { Config } from '../../config/config.js';
 import type { AdminAnswers } from '../../http/admin-server.js';
-import type { Exchange } from '../../http/exchange.js';
-import { jsonText, type Reply } from '../../http/reply.js';
-import { writeJsonInSlices } from '../../node/turns.js';
-import type { Mirror } from '../../postgres/catalog/watch.js';
+import type { Reply } from '../../http/reply.js';
 import { HEALTH_TIMEOUT_MS, type Health, type Readiness } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, route } from '../action.js';
@@ -37,7 +28,6 @@ import {
   INTEGER,
   list,
   object,
-  ok,
   oneOf,
   orNull,
   queryParameter,
@@ -46,6 +36,7 @@ import {
   TEXT,
 } from '../openapi/json-schema.js';
 import { type Gather, metricsReply } from './metrics.js';
+import { type SightServices, SpecTexts, sightOf } from './spec-texts.js';
 
 interface ServerServices {
   readonly config: Config;
@@ -362,15 +353,10 @@ function rounded(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
 }
 
-interface SpecsServices {
-  readonly identities: Identities;
-  readonly mirror: Mirror;
-  readonly policies: Policies;
+interface SpecsServices extends SightServices {
   readonly operations: () => Operations;
   /** Whether callers may read the GraphQL schema. */
   readonly introspection: boolean;
-  readonly routes: () => readonly ApiRoute[];
-  readonly publicUrl: () => string;
   /** The media type of a GraphQL schema. */
   readonly sdlType: string;
 }
@@ -380,16 +366,7 @@ export function specsRoutes(services: SpecsServices): ApiRoute[] {
   const texts = new SpecTexts();
   const reply = (result: ActionResult): Reply => textReply(result, services.sdlType);
   const schema = (request: ActionRequest): Promise<ActionResult> => schemaText(request, services, texts);
-  const openApi = ({ client }: Pick<ActionRequest, 'client'>): Promise<string> => openApiText(client, services, texts);
   return [
-    {
-      ...action('GET /server/specs/oas', async (request) => ({ data: parseOwnJson<unknown>(await openApi(request)) }), {
-        summary: 'This document',
-        answers: [ok(RECORD)],
-        graphql: { name: 'server_specs_oas' },
-      }),
-      handle: async (client) => jsonText(await openApi({ client })),
-    },
     action('GET /server/specs/graphql', schema, { summary: 'The GraphQL schema of the items', answers: [TEXT], reply }),
     action('GET /server/specs/graphql/:scope', schema, {
       summary: 'A GraphQL schema: items or system',
@@ -400,17 +377,6 @@ export function specsRoutes(services: SpecsServices): ApiRoute[] {
   ];
 }
 
-/** Paths and schemas are three levels deep. */
-const DEPTH = 3;
-
-async function openApiText(client: Exchange, services: SpecsServices, texts: SpecTexts): Promise<string> {
-  const { readable, key, model } = await sight(client, services);
-  const url = services.publicUrl();
-  return texts.get(model.version, `oas ${url} ${key}`, async () =>
-    writeJsonInSlices(await runInSlices(describeApi(services.routes(), readable, url)), DEPTH),
-  );
-}
-
 async function schemaText(
   { client, parameters }: ActionRequest,
   services: SpecsServices,
@@ -419,7 +385,7 @@ async function schemaText(
   const [scope = 'items'] = parameters;
   if (!isScope(scope)) throw routeNotFound(`/server/specs/graphql/${scope}`);
   if (!services.introspection) throw forbidden();
-  const seen = await sight(client, services);
+  const seen = await sightOf(client, services);
   const data = await texts.get(seen.model.version, `${scope} ${seen.key}`, () =>
     describeSchema(services.operations().schemas.get(seen, scope)),
   );
@@ -433,40 +399,4 @@ function textReply({ data, headers = {} }: ActionResult, type: string): Reply {
 
 function isScope(name: string): name is RootScope {
   return name === 'items' || name === 'system';
-}
-
-async function sight(exchange: Exchange, { identities, policies, mirror }: SpecsServices) {
-  const identity: Identity = await identities.identify(exchange);
-  return schemaAccessOf(policies.accessOf(identity), mirror.model);
-}
-
-/** Characters: a document of 3,000 tables has twenty million. */
-const CAPACITY = 64 * 1024 * 1024;
-
-class SpecTexts {
-  readonly #known = new LRUCache<string, string>({ maxSize: CAPACITY, sizeCalculation: ({ length }) => length + 1 });
-  readonly #underway = new Map<string, Promise<string>>();
-  #version = 0;
-
-  /** `version` is that of the model; `write` makes the text. */
-  async get(version: number, key: string, write: () => Promise<string>): Promise<string> {
-    if (version !== this.#version) {
-      this.#known.clear();
-      this.#underway.clear();
-      this.#version = version;
-    }
-    const known = this.#known.get(key);
-    if (known !== undefined) return known;
-    const waiting = this.#underway.get(key);
-    if (waiting) return waiting;
-    const writing = write();
-    this.#underway.set(key, writing);
-    try {
-      const text = await writing;
-      if (version === this.#version) this.#known.set(key, text);
-      return text;
-    } finally {
-      if (this.#underway.get(key) === writing) this.#underway.delete(key);
-    }
-  }
 }

@@ -3,7 +3,6 @@ import { invalidPayload } from '../../../base/errors.js';
 import { type Collection, isStamped, type Model } from '../../../compiler/model/model.js';
 import type { PlannedWrite, WriteColumn } from '../../../compiler/plan/write/write.js';
 import type { Key } from '../../../compiler/request/write.js';
-import type { WebhookLimits } from '../../../features/webhooks/webhook-hook.js';
 import type { TransactionContext } from '../reads/session-reads.js';
 
 /** Rows of one collection that a write changes in one way, nested ones included. */
@@ -24,7 +23,6 @@ export interface HookedWrite extends TransactionContext {
   readonly changes: readonly Change[];
   /** The plan, or null for a request that deletes items. */
   readonly planned: PlannedWrite | null;
-  readonly limits: HookLimits;
   /** The keys of the items that a request deletes. */
   readonly deleted?: ReadonlyMap<string, Key>;
   /** Invalidates cached permissions; to be called after the commit. */
@@ -35,15 +33,9 @@ export interface WriteHook {
   /** Other writes do not call the hook. */
   concerns(change: Change, model: Model): boolean;
   /** Checks payloads without a transaction, so that the write remains one round trip. */
-  validate?(changes: readonly Change[], limits: HookLimits): void;
+  validate?(changes: readonly Change[]): void;
   /** The callbacks for one write; variables of the closure last from `beforeWrite` to `afterCommit`. */
   open?(write: HookedWrite): WriteCallbacks;
-}
-
-export interface HookLimits {
-  /** Storage locations that a file may name. */
-  readonly storages: readonly string[];
-  readonly webhooks: WebhookLimits;
 }
 
 /** An error of the first two undoes the transaction. A retry calls all of them again. */

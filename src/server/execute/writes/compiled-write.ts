@@ -51,7 +51,7 @@ import { billWriter } from '../caller-budget.js';
 import { writeScope } from '../caller-scope.js';
 import type { SessionConsistency } from '../consistency.js';
 import { parseWrittenKeys, WRITTEN_KEYS } from '../distributed.js';
-import type { HookLimits } from '../hooks/write-hook.js';
+import type { WriteHook } from '../hooks/write-hook.js';
 import type { CompiledRead } from '../reads/compiled-read.js';
 import type { PreparedRead, Reads } from '../reads/reads.js';
 import { compileInSession } from '../reads/session-reads.js';
@@ -72,9 +72,11 @@ export interface WriteServices {
   readonly consistency: SessionConsistency | null;
   /** The extensions, or null if there are none. */
   readonly extensions: Extensions | null;
+  /** They watch writes to the service's own collections. */
+  readonly hooks: readonly WriteHook[];
 }
 
-export interface WriteLimits extends StatementCacheLimits, HookLimits {
+export interface WriteLimits extends StatementCacheLimits {
   readonly maxRows: number | null;
   /** Whether waiting writes of one shape share a statement. */
   readonly batching: boolean;

@@ -106,9 +106,10 @@ export abstract class WriteExecution {
   }
 
   /** The hook of extensions after the write, or null if there is none. */
-  protected afterHook(call: WriteCall): WriteHook | null {
+  protected hooksOf(call: WriteCall): readonly WriteHook[] {
+    const { hooks } = this.services;
     const write = this.extended(call);
-    return write && afterWriteHook(write);
+    return write ? [afterWriteHook(write), ...hooks] : hooks;
   }
 
   /** The calls of `beforeWrite` in the transaction that `open` answers, or null if no extension is called. */
@@ -154,8 +155,8 @@ export abstract class WriteExecution {
   protected async execute(planned: PlannedWrite, call: WriteCall): Promise<Buffer | null> {
     const { database, reads } = this.services;
     await hashNewSecrets(planned, call.writer, (text) => database.rows(text));
-    const hooks = WriteHooks.ofPlan(planned, this.afterHook(call));
-    hooks.validate(this.limits);
+    const hooks = WriteHooks.ofPlan(planned, this.hooksOf(call));
+    hooks.validate();
     const begin = beginFor(planned.plan.nodes.flatMap(({ verb, collection }) => (verb === 'insert' ? [] : collection)));
     const isHooked = hooks.needTransaction || isDistributed(planned) || begin !== BEGIN;
     const flat = isHooked ? null : this.compiler.compileFlat(planned, call);
@@ -270,8 +271,8 @@ export abstract class WriteExecution {
     const isLimited = option !== 'count' && !call.writer.caller.administrator;
     const query = (text: string) => session.asService(() => session.query(database.qualified(text)));
     await hashNewSecrets(planned, call.writer, query, isLimited);
-    const hooks = WriteHooks.ofPlan(planned, this.afterHook(call));
-    hooks.validate(this.limits);
+    const hooks = WriteHooks.ofPlan(planned, this.hooksOf(call));
+    hooks.validate();
     return hooks.around(this.hookContext(session, call), () => this.#send(session, planned, call, option));
   }
 
@@ -307,8 +308,7 @@ export abstract class WriteExecution {
     { writer, client }: WriteCall,
   ): Omit<HookedWrite, 'model' | 'changes' | 'planned'> {
     const { database, reads } = this.services;
-    const { limits } = this;
-    const services = { database, reads, limits, parseLimits: limits.parse, accessChanged: this.#accessChanged };
+    const services = { database, reads, parseLimits: this.limits.parse, accessChanged: this.#accessChanged };
     return { writer, client, session, ...services };
   }
 

@@ -246,7 +246,7 @@ export class Writes extends WriteExecution {
     const { writer, client } = call;
     const rule = deletionRule({ collection, context });
     client.staged('plan');
-    const hooks = WriteHooks.ofDelete(collection, context.model, this.afterHook(call));
+    const hooks = WriteHooks.ofDelete(collection, context.model, this.hooksOf(call));
     const isApart = this.session || hooks.needTransaction || this.#hasDeleteHooks(collection);
     const flat = isApart ? null : this.compiler.compileFlatDelete({ collection, rule, selected }, context, call);
     if (flat) return this.sendFlat(flat, call, collection);
@@ -439,9 +439,9 @@ export class Writes extends WriteExecution {
     // Between its statements the service writes the log.
     if (callers?.mode === 'role') return null;
     await hashNewSecrets(planned, call.writer, (text) => session.query(database.qualified(text)));
-    const hooks = WriteHooks.ofPlan(planned, this.afterHook(call));
+    const hooks = WriteHooks.ofPlan(planned, this.hooksOf(call));
     if (suppliesKeys(planned) || hooks.needTransaction || isDistributed(planned)) return null;
-    hooks.validate(this.limits);
+    hooks.validate();
     const asFailure = (error: unknown): unknown => asWriteFailure(error, planned);
     const pipelined = this.compiler.compilePipelined(planned, call, {
       isReferenced,
@@ -457,7 +457,7 @@ export class Writes extends WriteExecution {
     const { collection, context } = target;
     const rule = deletionRule(target);
     if (this.services.callers?.mode === 'role') return null;
-    if (WriteHooks.ofDelete(collection, context.model, this.afterHook(call)).needTransaction) return null;
+    if (WriteHooks.ofDelete(collection, context.model, this.hooksOf(call)).needTransaction) return null;
     const flat = this.compiler.compileFlatDelete({ collection, rule, selected }, context, call);
     if (!flat) return null;
     this.countRows(1);

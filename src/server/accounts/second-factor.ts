@@ -4,9 +4,9 @@
  */
 import { Secret, TOTP } from 'otpauth';
 import { invalidCredentials, invalidPayload } from '../../base/errors.js';
-import type { LoginLimit } from '../../server/accounts/login-backoff.js';
-import type { LoginAccount, Logins } from '../../server/accounts/logins.js';
-import { verifyPassword } from '../../server/accounts/passwords.js';
+import type { LoginLimit } from './login-backoff.js';
+import type { LoginAccount, Logins } from './logins.js';
+import { verifyPassword } from './passwords.js';
 
 export interface SecondFactorServices {
   readonly logins: Logins;

@@ -1,0 +1,109 @@
+/** The features of one thread: each is opened after those that it needs. */
+import type { ApiRoute } from '../server/api/action.js';
+import type { GraphqlPage } from '../server/api/graphql/endpoint.js';
+import type { Metric } from '../server/api/server/metric.js';
+import type { ResourceRoutes } from '../server/api/system-collections.js';
+import type { Config } from '../server/config/config.js';
+import type { WriteHook } from '../server/execute/hooks/write-hook.js';
+import type { Feature, FeatureContext, FeaturePart } from '../server/feature/feature.js';
+import type { SocketProtocol } from '../server/http/websocket.js';
+import type { Checks } from '../server/postgres/health.js';
+
+/** The context without what differs between features. */
+export type CommonContext = Omit<FeatureContext, 'broadcast' | 'use'>;
+
+/** Sends to the parts of a feature in all threads. */
+export type FeatureBroadcast = (feature: string, payload: string) => Promise<void>;
+
+export class OpenFeatures {
+  readonly #parts = new Map<string, FeaturePart>();
+
+  private constructor(
+    private readonly context: CommonContext,
+    private readonly broadcast: FeatureBroadcast,
+  ) {}
+
+  static async open(
+    features: readonly Feature[],
+    context: CommonContext,
+    broadcast: FeatureBroadcast,
+  ): Promise<OpenFeatures> {
+    const opened = new OpenFeatures(context, broadcast);
+    for (const feature of inOrder(features)) await opened.#open(feature);
+    return opened;
+  }
+
+  async #open(feature: Feature): Promise<void> {
+    const part = await feature.open?.({
+      ...this.context,
+      broadcast: (payload) => this.broadcast(feature.name, payload),
+      use: <Exports>({ name }: Feature<Exports>) => (this.#parts.get(name)?.exports as Exports | undefined) ?? null,
+    });
+    if (part) this.#parts.set(feature.name, part);
+  }
+
+  get #all(): readonly FeaturePart[] {
+    return [...this.#parts.values()];
+  }
+
+  get routes(): readonly ApiRoute[] {
+    return this.#all.flatMap(({ routes = [] }) => routes);
+  }
+
+  sockets(): readonly SocketProtocol[] {
+    return this.#all.flatMap((part) => part.sockets?.() ?? []);
+  }
+
+  get graphqlPage(): GraphqlPage | null {
+    return this.#all.map((part) => part.graphqlPage).find((page) => page !== undefined) ?? null;
+  }
+
+  get resources(): ReadonlyMap<string, ResourceRoutes> {
+    return new Map(this.#all.flatMap(({ resources = {} }) => Object.entries(resources)));
+  }
+
+  metrics(): readonly Metric[] {
+    return this.#all.flatMap((part) => part.metrics?.() ?? []);
+  }
+
+  check(): Checks {
+    return Object.assign({}, ...this.#all.map((part) => part.check?.()));
+  }
+
+  apply(feature: string, payload: string): void {
+    this.#parts.get(feature)?.onBroadcast?.(payload);
+  }
+
+  reload(): void {
+    for (const part of this.#all) part.onReload?.();
+  }
+
+  start(): void {
+    for (const part of this.#all) part.start?.();
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.#all.map((part) => part.stop?.()));
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#all.map((part) => part.close?.()));
+  }
+}
+
+/** Each feature after those that it needs. */
+export function inOrder(features: readonly Feature[]): readonly Feature[] {
+  const ordered = new Set<Feature>();
+  const add = (feature: Feature): void => {
+    for (const needed of feature.needs ?? []) add(needed);
+    ordered.add(feature);
+  };
+  for (const feature of features) add(feature);
+  return [...ordered];
+}
+
+/** The write hooks of all features. */
+export async function hooksOf(features: readonly Feature[], config: Config): Promise<readonly WriteHook[]> {
+  const lists = await Promise.all(inOrder(features).map((feature) => feature.hooks?.(config)));
+  return lists.flatMap((list) => list ?? []);
+}
