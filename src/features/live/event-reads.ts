@@ -15,6 +15,7 @@ import { type CommitVisibility, type Known, knownBy } from '../../server/changes
 import type { PreparedRead, Reads } from '../../server/execute/reads/reads.js';
 import { NO_CLIENT } from '../../server/execute/stages.js';
 import type { Mirror } from '../../server/postgres/catalog/watch.js';
+import type { LoggedTable } from '../../server/postgres/wire/pgoutput.js';
 import { tableKey } from '../../speed/cache/dependencies.js';
 import type { EventSource } from './event-subscriber.js';
 import type { LiveStats } from './live-stats.js';
@@ -77,6 +78,12 @@ export class EventReads {
     if (this.services.reads.isConditional(collection))
       throw forbidden(`There are no events of "${name}": an extension adds conditions to its reads`);
     return collection;
+  }
+
+  /** The collection of a table, or undefined if it has none with events. */
+  collectionOf({ schema, name }: LoggedTable): Collection | undefined {
+    const all = [...this.services.mirror.model.collections.values()];
+    return all.find((each) => !each.system && each.key.length > 0 && each.table === name && each.schema === schema);
   }
 
   async prepare(query: Parsed, caller: Identity, { address }: EventSource): Promise<PreparedRead<Parsed>> {

@@ -9,7 +9,24 @@ import { type LiveClient, Subscriber, type SubscriptionCounts } from './subscrib
 import type { Change, TableLog } from './table-log.js';
 import { VisibleKeys } from './visible-keys.js';
 
+/** Changes that are not sent, because the subscriber knows them. */
+export interface KnownChanges extends Pick<Known, 'isBefore'> {
+  /** `time`: when the transaction was committed. */
+  has(xid: number, time: number): boolean;
+}
+
+/** The arrival of a subscription. The changes since then are kept until it is closed. */
+export interface Arrival {
+  /** By the clock of `performance`. */
+  readonly at: number;
+  /** The transactions that were committed before, or null if they are not known. */
+  readonly known: Promise<KnownChanges | null>;
+  close(): void;
+}
+
 export interface EventSource extends LiveClient {
+  /** A subscription without an initial state gets the changes since its arrival, or if this is null, since its beginning. */
+  readonly arrival: Arrival | null;
   readonly collection: string;
   /** The only item whose changes are sent, or null for all. */
   readonly item: string | null;
@@ -68,7 +85,7 @@ export class EventSubscriber extends Subscriber {
   /** The offset in the log up to which everything was sent. */
   offset = 0;
   /** The snapshot of the initial state: the log may report its transactions later. Null once it has reported all of them. */
-  known: Known | null = null;
+  known: KnownChanges | null = null;
   knownUntil = 0;
   /** Whether it needs a resync: changes may have been missed. */
   isStale = false;

@@ -11,14 +11,15 @@ import type { Parsed } from '../../compiler/request/ast.js';
 import { withKeys } from '../../compiler/request/rest.js';
 import { bind } from '../../compiler/sql/parameter.js';
 import type { Identity } from '../../server/access/identity.js';
-import type { Sources } from '../../server/changes/change-source.js';
+import type { Sources, Transaction } from '../../server/changes/change-source.js';
 import type { CommitVisibility, Known } from '../../server/changes/visibility.js';
 import type { PreparedRead } from '../../server/execute/reads/reads.js';
 import type { LoggedTable } from '../../server/postgres/wire/pgoutput.js';
 import { readsOwnTables, relatedTables, tableKey } from '../../speed/cache/dependencies.js';
-import type { TableChanges } from '../../speed/cache/dependency-index.js';
+
 import { checkTable, EventReads, type EventServices, showsAllRows, showsKeys } from './event-reads.js';
 import {
+  type Arrival,
   type EventEngine,
   type EventHandle,
   type EventListener,
@@ -40,6 +41,7 @@ const MAX_BEGINNING = 20;
  * transaction numbers wrap around.
  */
 const KNOWN_MS = 600_000;
+const NOTHING_READ = { body: null, known: null, visible: null };
 const NOTHING_KNOWN = (): boolean => false;
 
 /** The part of live queries that events share. */
@@ -47,6 +49,8 @@ interface EventHost {
   readonly subscribers: Subscribers;
   /** Milliseconds between two rounds. */
   readonly interval: number;
+  /** Whether changes arrive. */
+  isOpen(): boolean;
   /** Resolves when changes arrive, or after some time. */
   open(): Promise<void>;
 }
@@ -78,6 +82,10 @@ export class LiveEvents implements EventEngine {
   /** Without a limit, initial states would take all connections. */
   readonly #beginning = new Semaphore(MAX_BEGINNING);
   readonly #logs = new Map<string, TableLog<EventSubscriber>>();
+  /** Subscriptions that have not begun: their tables are not known, so all tables with changes have a log. */
+  readonly #arrivals = new Set<Arrival>();
+  /** Tables without a collection that have changed meanwhile. */
+  readonly #unserved = new Set<string>();
   /** Null until the tables below each view are known. */
   #sources: Sources | null = null;
   /** Whether tables or views may have been added since `#sources` was read. */
@@ -117,18 +125,51 @@ export class LiveEvents implements EventEngine {
     return { close, wake: () => this.#schedule(), renew: () => subscribers.renew(subscriber) };
   }
 
+  /**
+   * Keeps the changes from now on, for a subscription that begins a little later. A client of GraphQL does not learn when that is. Returns
+   * null while no changes arrive.
+   */
+  arrive(): Arrival | null {
+    if (!this.host.isOpen()) return null;
+    const close = (): void => {
+      if (this.#arrivals.delete(arrival) && this.#arrivals.size === 0) this.#dropUnread();
+    };
+    const arrival = { at: performance.now(), known: this.services.visibility.committedBefore(), close };
+    this.#arrivals.add(arrival);
+    return arrival;
+  }
+
+  #dropUnread(): void {
+    this.#unserved.clear();
+    for (const [table, { readers }] of this.#logs) if (readers.size === 0) this.#logs.delete(table);
+  }
+
+  #logOf(table: LoggedTable): TableLog<EventSubscriber> | null {
+    const key = tableKey(table);
+    const log = this.#logs.get(key) ?? null;
+    if (log !== null || this.#arrivals.size === 0 || this.#unserved.has(key)) return log;
+    const collection = this.#reads.collectionOf(table);
+    if (!collection) {
+      this.#unserved.add(key);
+      return null;
+    }
+    const added = new TableLog<EventSubscriber>(key, collection);
+    this.#logs.set(key, added);
+    return added;
+  }
+
   /** The columns of the table that are needed, or null if no subscriber needs its changes. */
   wanted(table: LoggedTable): readonly boolean[] | null {
-    const wanted = this.#logs.get(tableKey(table))?.wanted(table) ?? null;
+    const wanted = this.#logOf(table)?.wanted(table) ?? null;
     return wanted ?? (this.#related.has(tableKey(table)) ? table.columns.map(() => false) : null);
   }
 
-  committed(changes: readonly TableChanges[], xid: number): void {
+  committed({ changes, ...transaction }: Pick<Transaction, 'changes' | 'xid' | 'time'>): void {
     for (const change of changes) {
       this.#related.changed(tableKey(change.table));
       const log = this.#logs.get(tableKey(change.table));
       if (!log) continue;
-      log.add(change, xid);
+      log.add(change, transaction);
       this.#schedule();
     }
   }
@@ -183,7 +224,7 @@ export class LiveEvents implements EventEngine {
     const { log } = subscriber;
     subscriber.log = null;
     log?.readers.delete(subscriber);
-    if (log?.readers.size === 0) this.#logs.delete(log.table);
+    if (log?.readers.size === 0 && this.#arrivals.size === 0) this.#logs.delete(log.table);
   }
 
   #join(subscriber: EventSubscriber, collection: Collection): void {
@@ -240,21 +281,25 @@ export class LiveEvents implements EventEngine {
       subscriber.isStale = true;
       return;
     }
-    const offset = subscriber.log?.end ?? 0;
+    const end = subscriber.log?.end ?? 0;
     const { relatedChanges } = keys;
     const query = await source.parseInitial(caller);
     await this.services.visibility.wait();
-    const { body, known, visible } = await this.#reads.firstState(source, caller, query, keys.visible !== null);
+    const arrival = isResync || query !== null ? null : source.arrival;
+    const before = (await arrival?.known) ?? null;
+    const isRead = query !== null || keys.visible !== null || before === null;
+    const first = isRead ? await this.#reads.firstState(source, caller, query, keys.visible !== null) : NOTHING_READ;
+    const { body, visible } = first;
     const isGone = query !== null && body === null;
     if (isGone && !isResync) throw forbiddenCollection(source.collection);
     if (subscriber.isClosed) return;
     subscriber.isStale = subscriber.version !== version;
     if (subscriber.isStale) return;
-    subscriber.offset = offset;
+    subscriber.offset = arrival && before ? (subscriber.log?.offsetAt(arrival.at) ?? end) : end;
     keys.reset(visible);
     keys.checkedChanges = relatedChanges;
     this.#related.recheck(subscriber);
-    subscriber.known = known;
+    subscriber.known = before ?? first.known;
     subscriber.knownUntil = performance.now() + KNOWN_MS;
     if (!isGone) listener.initial(body, isResync);
     // The item was there before: it was deleted meanwhile, or is hidden now.

@@ -107,7 +107,12 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
     this.#visibility = visibility;
     this.events = new LiveEvents(
       { reads, mirror, policies, visibility, stats },
-      { subscribers, interval: limits.interval, open: () => this.#openForEvents() },
+      {
+        subscribers,
+        interval: limits.interval,
+        isOpen: () => this.stream.state === 'open',
+        open: () => this.#openForEvents(),
+      },
     );
     this.#reader = new TopicReader({ reads, visibility, stats, rights: this }, limits.interval, this);
     const tables = (): TableName[] =>
@@ -270,7 +275,8 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
     this.#cache?.arriving(xid, tables);
   }
 
-  committed({ xid, time, changes, isVisible }: Transaction): void {
+  committed(transaction: Transaction): void {
+    const { xid, time, changes, isVisible } = transaction;
     if (!isVisible) this.#visibility.add(xid);
     if (changes.length === 0) return;
     this.#cache?.committed({ xid, changes, isVisible });
@@ -282,7 +288,7 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
       }
     // Before the stream is open, changes may be missing: then all subscriptions begin again.
     if (this.stream.state !== 'open') return;
-    this.events.committed(changes, xid);
+    this.events.committed(transaction);
     this.#watch?.committed(changes);
   }
 

@@ -24,14 +24,16 @@ interface KeyChange {
 
 interface Entry extends KeyChange {
   readonly xid: number;
+  /** When it was committed, in milliseconds since 1970 by the database's clock. */
+  readonly time: number;
   /** When it arrived, by the clock of `performance`. */
   readonly at: number;
 }
 
 const MAX_ENTRIES = 10_000;
 
-/** Whether a subscriber knows the changes of a transaction already. */
-type IsKnown = (xid: number) => boolean;
+/** Whether a subscriber knows the changes of a transaction already. `time`: when it was committed. */
+type IsKnown = (xid: number, time: number) => boolean;
 
 export class TableLog<Reader> {
   readonly #key: readonly string[];
@@ -39,6 +41,8 @@ export class TableLog<Reader> {
   #entries: Entry[] = [];
   /** The offset of the first entry. */
   #first = 0;
+  /** When entries were dropped last. */
+  #droppedAt = Number.NEGATIVE_INFINITY;
 
   constructor(
     /** As schema.name. */
@@ -58,23 +62,32 @@ export class TableLog<Reader> {
     return table.columns.map(({ name }) => this.#key.includes(name));
   }
 
-  add({ table, rows }: TableChanges, xid: number): void {
+  add({ table, rows }: TableChanges, { xid, time }: Pick<Entry, 'xid' | 'time'>): void {
     const at = performance.now();
     for (const row of rows ?? [null]) {
       const entries = row && this.#entriesOf(row, table);
       if (entries === null) this.miss();
-      else for (const entry of entries) this.#entries.push({ ...entry, xid, at });
+      else for (const entry of entries) this.#entries.push({ ...entry, xid, time, at });
     }
     const excess = this.#entries.length - MAX_ENTRIES;
     if (excess <= 0) return;
     this.#entries = this.#entries.slice(excess);
     this.#first += excess;
+    this.#droppedAt = at;
   }
 
   /** Unknown rows have changed. */
   miss(): void {
     this.#first = this.end + 1;
     this.#entries = [];
+    this.#droppedAt = performance.now();
+  }
+
+  /** The offset of the first change that arrived at this time or later. If the log does not reach back so far, it is before the log. */
+  offsetAt(time: number): number {
+    if (time <= this.#droppedAt) return this.#first - 1;
+    const later = this.#entries.findIndex(({ at }) => at >= time);
+    return later < 0 ? this.end : this.#first + later;
   }
 
   /** The entry at the offset, or null if there is none. */
@@ -89,8 +102,8 @@ export class TableLog<Reader> {
   since(offset: number, isKnown: IsKnown, end = this.end): ReadonlyMap<string, RowChange> | null {
     if (offset < this.#first) return null;
     const changes = new Map<string, RowChange | null>();
-    for (const { key, change, xid } of this.#entries.slice(offset - this.#first, end - this.#first)) {
-      if (isKnown(xid)) continue;
+    for (const { key, change, xid, time } of this.#entries.slice(offset - this.#first, end - this.#first)) {
+      if (isKnown(xid, time)) continue;
       const joined = joinChanges(changes.get(key) ?? null, change);
       changes.set(key, joined && { ...joined, xid });
     }
@@ -101,7 +114,7 @@ export class TableLog<Reader> {
   find(offset: number, isKnown: IsKnown, keys: ReadonlySet<string>): number {
     for (let position = Math.max(offset, this.#first); position < this.end; position++) {
       const entry = this.entryAt(position);
-      if (entry && keys.has(entry.key) && !isKnown(entry.xid)) return position;
+      if (entry && keys.has(entry.key) && !isKnown(entry.xid, entry.time)) return position;
     }
     return this.end;
   }

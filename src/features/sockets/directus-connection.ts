@@ -327,6 +327,7 @@ export async function subscribeTo(
   };
   const source = {
     address: connection.client.address,
+    arrival: null,
     collection,
     item,
     change,

@@ -9,7 +9,7 @@ import type { MaybePromise } from '../../server/execute/pipeline.js';
 import type { RequestClient } from '../../server/execute/stages.js';
 import { publicError } from '../../server/http/reply.js';
 import type { Socket, SocketClient, SocketProtocol } from '../../server/http/websocket.js';
-import type { EventHandle } from '../live/event-subscriber.js';
+import type { Arrival, EventHandle } from '../live/event-subscriber.js';
 import { Connection, checkUpgrade, isSomebody, keepConnections, MAX_RUNNING, PING, readMessage } from './connection.js';
 import {
   type Feed,
@@ -111,7 +111,7 @@ class GraphqlConnection extends Connection<GraphqlSocketServices> {
   }
 
   protected release(): void {
-    for (const operation of this.#operations.values()) operation.handle?.close();
+    for (const operation of this.#operations.values()) operation.close();
     this.#operations.clear();
     this.#turns.length = 0;
     this.slow.clear();
@@ -196,6 +196,7 @@ class GraphqlConnection extends Connection<GraphqlSocketServices> {
       this.#sendError(operation, requestsExceeded(this.#operations.size >= limit ? many : large, 1_000));
       return;
     }
+    if (mayFollow(parameters)) operation.arrival = this.services.live.events.arrive();
     this.#operations.set(id, operation);
     this.#characters += length;
     this.#turns.push({ operation, parameters });
@@ -221,6 +222,8 @@ class GraphqlConnection extends Connection<GraphqlSocketServices> {
       else handle.close();
     } catch (error) {
       this.fail(operation, error);
+    } finally {
+      operation.begun();
     }
   }
 
@@ -238,7 +241,7 @@ class GraphqlConnection extends Connection<GraphqlSocketServices> {
     if (!operation) return;
     this.#operations.delete(id);
     this.#characters -= operation.length;
-    operation.handle?.close();
+    operation.close();
     // Operations that a slow client begins and ends again must not pile up.
     const waiting = this.#turns.findIndex((turn) => turn.operation === operation);
     if (waiting >= 0) this.#turns.splice(waiting, 1);
@@ -280,6 +283,8 @@ class Operation implements OperationTarget {
   readonly #head: string;
   /** Null until it has begun. */
   handle: EventHandle | null = null;
+  /** Null once it has begun. */
+  arrival: Arrival | null = null;
 
   constructor(
     connection: GraphqlConnection,
@@ -288,6 +293,16 @@ class Operation implements OperationTarget {
   ) {
     this.#connection = connection;
     this.#head = `{"id":${JSON.stringify(id)},"type":"next","payload":`;
+  }
+
+  begun(): void {
+    this.arrival?.close();
+    this.arrival = null;
+  }
+
+  close(): void {
+    this.begun();
+    this.handle?.close();
   }
 
   get client(): RequestClient {
@@ -331,6 +346,11 @@ class Operation implements OperationTarget {
   complete(): void {
     if (this.#connection.isOpen(this)) this.#connection.complete(this);
   }
+}
+
+/** Whether the document, if it was sent, may contain a subscription. */
+function mayFollow({ query }: Parameters): boolean {
+  return query === null || query.includes('subscription');
 }
 
 function refused(reason: string): ServiceError {

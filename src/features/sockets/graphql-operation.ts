@@ -36,7 +36,7 @@ import type { RequestClient } from '../../server/execute/stages.js';
 import { publicError } from '../../server/http/reply.js';
 import type { SocketClient } from '../../server/http/websocket.js';
 import type { Mirror } from '../../server/postgres/catalog/watch.js';
-import type { ChangedItems, EventHandle, EventListener } from '../live/event-subscriber.js';
+import type { Arrival, ChangedItems, EventHandle, EventListener } from '../live/event-subscriber.js';
 import { RefusedOperation, readable } from '../live/graphql-live.js';
 import type { LiveStats } from '../live/live-stats.js';
 import type { LiveAnswer, LiveListener, LiveSource, Rights } from '../live/subscribers.js';
@@ -54,6 +54,8 @@ export interface OperationTarget extends FeedTarget {
   readonly from: SocketClient;
   /** The name of its connection. */
   readonly connection: string;
+  /** When the operation arrived, if it may be a subscription. */
+  readonly arrival: Arrival | null;
   identify(): MaybePromise<Identity>;
   /** The last answer: nothing follows. */
   complete(): void;
@@ -202,6 +204,7 @@ function followChanges(
   };
   const source = {
     address: target.from.address,
+    arrival: target.arrival,
     collection,
     item: null,
     change,

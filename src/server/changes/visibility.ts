@@ -24,6 +24,9 @@ const LATE_PAUSE_MS = 1_000;
 /** Milliseconds for a snapshot: a connection may be half open. */
 const ANSWER_TIMEOUT_MS = 10_000;
 
+/** Milliseconds after which the clocks are compared again. */
+const CLOCK_MS = 60_000;
+
 /** The transactions that are visible in a snapshot. */
 export interface Known {
   /** Whether the transaction is visible. */
@@ -34,6 +37,22 @@ export interface Known {
   readonly running: ReadonlySet<number>;
 }
 
+/** How the database's clock compares with that of `performance`. */
+interface DatabaseClock {
+  /** Milliseconds by which the database's clock is ahead. */
+  readonly ahead: number;
+  /** Milliseconds from the question to the answer: half of it is the largest error. */
+  readonly error: number;
+  /** When it was compared. */
+  readonly at: number;
+}
+
+/** The transactions that were committed before a point in time. */
+interface CommittedBefore extends Pick<Known, 'isBefore'> {
+  /** `time`: when the transaction was committed. */
+  has(xid: number, time: number): boolean;
+}
+
 export class CommitVisibility {
   /** A request for the snapshot that was not sent yet. */
   #asked: Promise<Known | null> | null = null;
@@ -41,6 +60,7 @@ export class CommitVisibility {
   /** Commits that reads have stopped waiting for. */
   readonly #late = new Set<number>();
   #timer: NodeJS.Timeout | null = null;
+  #clock: DatabaseClock | null = null;
 
   /** Calls `onLate` when late commits become visible: earlier reads lack their changes. */
   constructor(
@@ -52,6 +72,18 @@ export class CommitVisibility {
   async knownNow(): Promise<Known | null> {
     const snapshot = await this.#snapshot();
     return snapshot && knownIn(snapshot);
+  }
+
+  /**
+   * The transactions that were committed before this call; null if the database does not answer. The snapshot is taken a little later, so
+   * the time of the commit decides about those in between.
+   */
+  async committedBefore(): Promise<CommittedBefore | null> {
+    const begun = performance.now();
+    const known = await this.surelyKnownNow().catch(() => null);
+    if (known === null) return null;
+    const before = begun + (this.#clock?.ahead ?? 0);
+    return { ...known, has: (xid, time) => known.has(xid) && time < before };
   }
 
   /** Like `knownNow`, but `running` has all open transactions: a transaction ends before the snapshot is taken. */
@@ -86,6 +118,7 @@ export class CommitVisibility {
   /** The stream was lost. After a failover, commits of the former server may never become visible. */
   forget(): void {
     this.#commits.clear();
+    this.#clock = null;
     this.stop();
   }
 
@@ -127,15 +160,27 @@ export class CommitVisibility {
   }
 
   async #snapshot(): Promise<Snapshot | null> {
+    const begun = performance.now();
     try {
-      const asked = this.database.rows<{ snapshot: string }>('select pg_current_snapshot()::text as snapshot');
-      const [row] = await within(asked, ANSWER_TIMEOUT_MS);
+      const [row] = await within(this.database.rows<{ snapshot: string; time: number }>(SNAPSHOT), ANSWER_TIMEOUT_MS);
+      this.#setClock(begun, row?.time ?? 0);
       return parseSnapshot(row?.snapshot ?? '');
     } catch {
       return null;
     }
   }
+
+  /** Keeps the most exact of the last comparisons. `time`: milliseconds since 1970 by the database's clock. */
+  #setClock(begun: number, time: number): void {
+    const at = performance.now();
+    const error = at - begun;
+    const isOld = this.#clock === null || at - this.#clock.at > CLOCK_MS;
+    if (isOld || error <= (this.#clock?.error ?? 0)) this.#clock = { ahead: time - (begun + at) / 2, error, at };
+  }
 }
+
+const SNAPSHOT =
+  'select pg_current_snapshot()::text as snapshot, (extract(epoch from clock_timestamp()) * 1000)::float8 as time';
 
 interface Snapshot {
   /** The first number that no transaction has had. */

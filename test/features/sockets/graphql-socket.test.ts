@@ -175,12 +175,37 @@ t.test('events: each change of an item, with the fields that are selected', asyn
   await sql`delete from tags where name = ${PROBE}`;
 });
 
+t.test('changes that are made right after a subscription was sent are its events', async (t) => {
+  const client = connect();
+  // It keeps the connection and the stream of changes open.
+  const first = follow(client, 'subscription { authors_mutated { data { name } } }');
+  await begun(() => sql`update authors set name = ${PROBE} where id = 1`, first);
+  const missing: number[] = [];
+  for (let round = 0; round < 10; round++) {
+    const id = 300 + round;
+    await sql`insert into tags (id, name) values (${id}, 'before')`;
+    const events = follow(client, 'subscription { tags_mutated { key event } }');
+    t.equal((await request(service, 'DELETE', `/items/tags/${id}`)).status, 204);
+    const found = await waitFor(async () => events.results.length > 0, 3_000).then(
+      () => true,
+      () => false,
+    );
+    if (!found) missing.push(round);
+    else t.strictSame(events.results, [{ data: { tags_mutated: { key: String(id), event: 'delete' } } }]);
+    events.stop();
+  }
+  t.strictSame(missing, [], 'no round is without its event');
+  first.stop();
+});
+
 t.test('rows and fields are those that the caller may see now', async (t) => {
   const rule = { collection: 'articles', action: 'read', permissions: { status: { _eq: 'published' } } } as const;
   const caller = await makeCaller(sql, 'follower', [{ permissions: [{ ...rule, fields: ['id', 'title', 'status'] }] }]);
   await inForce(service, caller, '/items/articles');
   const client = connect(caller.token);
-  t.match(await ended(follow(client, 'subscription { authors_mutated { key } }')), [{ message: /authors_mutated/ }]);
+  t.match(await ended(follow(client, 'subscription { authors_mutated { data { name } } }')), [
+    { message: /authors_mutated/ },
+  ]);
   t.match(await ended(follow(client, 'subscription { articles { body } }')), [{ message: /body/ }]);
   const events = follow(client, 'subscription { articles_mutated { key event data { title } } }');
   const list = follow(client, 'subscription { articles(filter: { id: { _gte: 300 } }) { id title } }');
