@@ -63,7 +63,7 @@ export function expandFields(selections: readonly Selection[], position: Positio
         }
         for (const { name } of aliases) {
           const alias = aliased(name);
-          if (alias) addNamed(wanted, alias, selection.fields);
+          if (alias) addNamed(wanted, alias, selection.fields, selection.whole);
         }
         break;
       default:

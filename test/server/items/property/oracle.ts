@@ -34,7 +34,7 @@ import {
   type World,
 } from './oracle-values.js';
 import type { Query, ReadRequest } from './requests.js';
-import { emptyTree, mergeTrees, readFields, type Tree } from './selection.js';
+import { emptyTree, isOpened, mergeTrees, readFields, type Tree, wholeTree } from './selection.js';
 import { rankOf } from './special-types.js';
 
 export interface ExpectedAnswer {
@@ -186,14 +186,13 @@ function showRow(world: World, level: Level, row: Row, tree: Tree): { [name: str
   return shown;
 }
 
-/** What leads to where nothing may be seen, and keys that may not be. */
+/** What leads to where nothing may be seen, unless the field itself is selected, and keys that may not be seen. */
 function isLeftOut(world: World, level: Level, name: string, { source, tree }: Output): boolean {
   const { table } = level;
-  const isOpened = tree.fields.size + tree.calls.size + tree.scopes.size > 0;
   const cut = table.view?.cut.find((each) => each.name === source);
-  if (cut) return isOpened || cut.kind === 'many' || cut.many.columns.length > 1;
+  if (cut) return (isOpened(tree) && !tree.isWhole) || cut.kind === 'many' || cut.many.columns.length > 1;
   const relation = table.relations.find((each) => each.name === source);
-  if (relation?.kind !== 'many' || isOpened) return false;
+  if (relation?.kind !== 'many' || isOpened(tree)) return false;
   const target = tableNamed(world.model, relation.target);
   const { query } = below(level, name, target, relation);
   const isGrouped = query['_aggregate'] !== undefined || query['_groupBy'] !== undefined;
@@ -216,7 +215,9 @@ function outputsOf(world: World, level: Level, tree: Tree): Map<string, Output> 
       add(
         isScoped ? base : name,
         aliases.get(name) ?? base,
-        isScoped ? { ...emptyTree(), scopes: new Map([[name, below]]) } : below,
+        isScoped
+          ? { ...emptyTree(), isWhole: below.isWhole && isOpened(below), scopes: new Map([[name, below]]) }
+          : below,
       );
       continue;
     }
@@ -224,11 +225,11 @@ function outputsOf(world: World, level: Level, tree: Tree): Map<string, Output> 
     for (const column of level.table.columns) {
       const relations = [...level.table.relations, ...(level.table.view?.cut ?? [])];
       const relation = relations.find((each) => each.name === column.name);
-      add(column.name, column.name, relation && !isWayBack(relation, level) ? below : emptyTree());
+      add(column.name, column.name, relation && !isWayBack(relation, level) ? below : wholeTree());
     }
     for (const relation of level.table.relations) {
       const isAlias = relation.kind === 'many' || relation.many.columns.length > 1;
-      if (isAlias) add(relation.name, relation.name, isWayBack(relation, level) ? emptyTree() : below);
+      if (isAlias) add(relation.name, relation.name, isWayBack(relation, level) ? wholeTree() : below);
     }
     for (const [alias, target] of aliases) add(alias, target, below);
   }
@@ -245,8 +246,7 @@ function showOutput(world: World, level: Level, row: Row, name: string, { source
   if (source.includes('(')) return showCall(world, table, row, source);
   const relation = table.relations.find((each) => each.name === source);
   if (relation?.kind === 'many') return showMany(world, level, row, name, relation, tree);
-  const isOpened = tree.fields.size + tree.calls.size + tree.scopes.size > 0;
-  if (relation?.kind === 'one' && isOpened) {
+  if (relation?.kind === 'one' && isOpened(tree)) {
     const target = tableNamed(world.model, relation.target);
     const found = rowWith(target, relation, heldBy(table, row, relation));
     const kind = relation.many.columns.length > 1 ? 'many-to-one of several columns' : 'many-to-one';
@@ -256,7 +256,7 @@ function showOutput(world: World, level: Level, row: Row, name: string, { source
     world.seen.add('fields reference of several columns');
     return joinKey(tableNamed(world.model, relation.target), heldBy(table, row, relation) ?? [null]);
   }
-  if (relation?.kind === 'any' && isOpened) return showAny(world, level, row, name, relation, tree);
+  if (relation?.kind === 'any' && isOpened(tree)) return showAny(world, level, row, name, relation, tree);
   return showValue(columnNamed(table, source).kind, row[source] ?? null);
 }
 

@@ -2,6 +2,8 @@
 import { readExpression } from './oracle-values.js';
 
 export interface Tree {
+  /** Whether a path ends here: the field itself is selected, maybe next to fields below it. */
+  readonly isWhole: boolean;
   readonly fields: ReadonlyMap<string, Tree>;
   /** Functions of fields of this level, as `name(field, ...)`. */
   readonly calls: ReadonlySet<string>;
@@ -10,7 +12,15 @@ export interface Tree {
 }
 
 export function emptyTree(): Tree {
-  return { fields: new Map(), calls: new Set(), scopes: new Map() };
+  return { isWhole: false, fields: new Map(), calls: new Set(), scopes: new Map() };
+}
+
+export function wholeTree(): Tree {
+  return { ...emptyTree(), isWhole: true };
+}
+
+export function isOpened({ fields, calls, scopes }: Tree): boolean {
+  return fields.size + calls.size + scopes.size > 0;
 }
 
 export function readFields(texts: readonly string[]): Tree {
@@ -22,12 +32,13 @@ function readField(text: string): Tree {
   const steps = call === null ? path : path.slice(0, -1);
   const rest = inside.length > 0 ? `, ${inside.join('.')}` : '';
   const leaf: Tree =
-    call === null ? emptyTree() : { ...emptyTree(), calls: new Set([`${call}(${path.at(-1)}${rest})`]) };
+    call === null ? wholeTree() : { ...emptyTree(), calls: new Set([`${call}(${path.at(-1)}${rest})`]) };
   return steps.reduceRight<Tree>((below, step) => ({ ...emptyTree(), fields: new Map([[step, below]]) }), leaf);
 }
 
 export function mergeTrees(left: Tree, right: Tree): Tree {
   return {
+    isWhole: left.isWhole || right.isWhole,
     fields: mergeMaps(left.fields, right.fields),
     calls: new Set([...left.calls, ...right.calls]),
     scopes: mergeMaps(left.scopes, right.scopes),
