@@ -26,6 +26,8 @@ const PROGRAMS = [
   'src/server/schema/yaml-thread',
   // The program of a deleted feature is not there.
 ].filter((name) => existsSync(join(root, `${name}.ts`)));
+/** One file of its own: shared chunks would be cut along it, and the service would load twice as many files when it starts. */
+const COMPILER = 'src/compiler/statements/compiler';
 const TOOLS = [
   'src/base/observe',
   'src/features/embedded/cluster',
@@ -86,25 +88,27 @@ async function bundle() {
     readFileSync(join(root, 'package.json'), 'utf8'),
   );
   const outside = Object.keys({ ...devDependencies, ...optionalDependencies, ...peerDependencies });
-  const { metafile } = await build({
+  const options = {
     absWorkingDir: root,
-    entryPoints: files.map((path) => `${path}.ts`),
     outdir: target,
     outbase: root,
     bundle: true,
-    splitting: true,
     platform: 'node',
     format: 'esm',
     target: 'node20',
-    chunkNames: 'src/chunks/[name]-[hash]',
     ...(forPackage ? { packages: 'external' } : { external: [...outside, ...NEVER_BUNDLED], banner: { js: REQUIRE } }),
     sourcemap: !forPackage,
     sourcesContent: false,
     legalComments: 'none',
     metafile: true,
     logLevel: 'warning',
-  });
-  const outputs = Object.keys(metafile.outputs);
+  };
+  const programs = { entryPoints: files.map((path) => `${path}.ts`), splitting: true };
+  const builds = await Promise.all([
+    build({ ...options, ...programs, chunkNames: 'src/chunks/[name]-[hash]' }),
+    build({ ...options, entryPoints: [`${COMPILER}.ts`] }),
+  ]);
+  const outputs = builds.flatMap(({ metafile }) => Object.keys(metafile.outputs));
   const kept = new Set(outputs);
   for (const path of before.outputs) if (!kept.has(path)) await rm(join(root, path), { force: true });
   if (!forPackage) await bundleTap(build);

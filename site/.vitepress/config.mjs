@@ -106,7 +106,11 @@ export default defineConfig({
       },
       {
         text: 'Extend',
-        items: [page('Hooks and routes', 'extending'), page('In a Node program', 'node-program')],
+        items: [
+          page('Hooks and routes', 'extending'),
+          page('In a Node program', 'node-program'),
+          page('Compile without a database', 'compiler'),
+        ],
       },
       {
         text: 'Deploy',

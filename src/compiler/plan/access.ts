@@ -110,3 +110,9 @@ export function isMaskedOperand(collection: Collection, operand: OperandPlan): b
       return operand.through.length === 0 && isMasked(collection, operand.field);
   }
 }
+
+/** Whether the caller may see or write something of the collection. */
+export function isKnownTo(collection: Collection, access: Access | null, model: Model): boolean {
+  if (!access || access.view(model).collections.has(collection.name)) return true;
+  return (['create', 'update', 'delete'] as const).some((action) => access.grant(action, collection, model));
+}

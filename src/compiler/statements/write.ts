@@ -150,6 +150,14 @@ export function flatWrite<Call extends WriteCall, Back extends CompiledReadBack>
   return { compiled, isAnswered, parameters, row, rows: 1 };
 }
 
+/** Whether the write may be one statement outside of a transaction. */
+export function mayBeFlat(planned: PlannedWrite): boolean {
+  const { nodes } = planned.plan;
+  return (
+    !isDistributed(planned) && nodes.every(({ verb, collection }) => verb === 'insert' || collection.hasLockableRows)
+  );
+}
+
 /** Several new rows and their answer as one statement. */
 function flatList<Call extends WriteCall, Back extends CompiledReadBack>(
   planned: PlannedWrite,

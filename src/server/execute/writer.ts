@@ -2,7 +2,7 @@
 
 import type { Scope, Turn } from '../../base/limiter.js';
 import type { Collection, Model } from '../../compiler/model/model.js';
-import type { Access } from '../../compiler/plan/access.js';
+import { type Access, isKnownTo } from '../../compiler/plan/access.js';
 import type { Author, PlannedWrite } from '../../compiler/plan/write/write.js';
 import type { Parsed } from '../../compiler/request/ast.js';
 import type { Input } from '../../compiler/request/parse-context.js';
@@ -70,10 +70,4 @@ export function isKnownSingleton(
   const collection = model.collections.get(name);
   if (!collection?.singleton) return false;
   return isKnownTo(collection, policies.accessOf(caller), model);
-}
-
-/** Whether the caller may see or write something of the collection. */
-export function isKnownTo(collection: Collection, access: Access | null, model: Model): boolean {
-  if (!access || access.view(model).collections.has(collection.name)) return true;
-  return (['create', 'update', 'delete'] as const).some((action) => access.grant(action, collection, model));
 }

@@ -22,6 +22,7 @@ import { keyNames } from '../../../compiler/model/item-key.js';
 import { type Collection, type Column, type Field, isSecretField, type Model } from '../../../compiler/model/model.js';
 import type { WriteEvent } from '../../../compiler/model/write-facts.js';
 import type { Access } from '../../../compiler/plan/access.js';
+import { isKnownTo } from '../../../compiler/plan/access.js';
 import { duplicateEntry, mismatchedKey } from '../../../compiler/plan/write/conflict.js';
 import { differsFromGenerated } from '../../../compiler/plan/write/payload-fields.js';
 import { changedKey, contradiction } from '../../../compiler/plan/write/resolve-conflicts.js';
@@ -32,7 +33,6 @@ import { asConflict, isConflict, isMoved } from '../../postgres/pools/conflicts.
 import type { Session } from '../../postgres/pools/sessions.js';
 import { refusedWrite } from '../distributed.js';
 import { refusedInPayload } from '../reads/refused-values.js';
-import { isKnownTo } from '../writer.js';
 import { isRepeated } from './idempotency.js';
 
 /** The error of a write, in the words of its payload. */

@@ -10,7 +10,7 @@ import { suppliesKeys } from '../../../compiler/plan/write/supplied-keys.js';
 import type { PlannedWrite } from '../../../compiler/plan/write/write.js';
 import { checkRows } from '../../../compiler/plan/write/write-rows.js';
 import type { WriteRequest } from '../../../compiler/request/write.js';
-import { collectionsOf, type WriteOption } from '../../../compiler/statements/write.js';
+import { collectionsOf, mayBeFlat, type WriteOption } from '../../../compiler/statements/write.js';
 import { afterWriteHook, keepingKeys } from '../../../features/extensions/after-write.js';
 import { BeforeWrites, type HookingWrite, hasHookedItems } from '../../../features/extensions/before-write.js';
 import type { JoinedWrites, TransactionScope } from '../../../features/extensions/transaction-items.js';
@@ -158,7 +158,7 @@ export abstract class WriteExecution {
     const hooks = WriteHooks.ofPlan(planned, this.hooksOf(call));
     hooks.validate();
     const begin = beginFor(planned.plan.nodes.flatMap(({ verb, collection }) => (verb === 'insert' ? [] : collection)));
-    const isHooked = hooks.needTransaction || isDistributed(planned) || begin !== BEGIN;
+    const isHooked = hooks.needTransaction || !mayBeFlat(planned);
     const flat = isHooked ? null : this.compiler.compileFlat(planned, call);
     if (flat) return this.sendFlat(flat, call);
     const isApart = isHooked || call.idempotencyKey || suppliesKeys(planned);
