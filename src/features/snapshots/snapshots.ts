@@ -98,7 +98,9 @@ export async function applyDifference(
     { progress: () => {}, withPolicies: body.diff.policies !== undefined },
     function* (present) {
       if (!force && (yield* digestOf(present.snapshot)) !== body.hash)
-        throw invalidPayload('The schema has changed since the diff was created: create it again');
+        throw invalidPayload(
+          "Provided hash does not match the current instance's schema hash: the schema has changed since the diff was created. Create it again",
+        );
       return { diff: body.diff, steps: yield* planDifference(present, body.diff) };
     },
   );

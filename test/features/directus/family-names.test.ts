@@ -316,4 +316,5 @@ t.test('permissions and the version of the server', async (t) => {
   t.match(json, { data: { directus_users: { read: { access: 'full' } } } });
   t.notMatch((json as { data: object }).data, { service_users: {} });
   t.match((await get(service, '/server/info')).json, { data: { version: /^1[1-9]\./, lateral: /^1\./ } });
+  t.match(await get(service, '/server/ping'), { text: 'pong', headers: { 'content-type': /^text\/html/ } });
 });

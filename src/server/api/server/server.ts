@@ -82,7 +82,7 @@ export function serverRoutes(services: ServerServices): ApiRoute[] {
       summary: 'Whether the service is running',
       answers: [TEXT],
       graphql: { name: 'server_ping', type: 'String' },
-      reply: () => pong,
+      reply: () => (services.config.DIRECTUS_COMPATIBILITY ? { ...pong, type: 'text/html; charset=utf-8' } : pong),
     }),
     route('GET /server/ready', async () => readyReply(await services.readiness.isReady()), {
       summary: 'Whether the service is ready for requests',
