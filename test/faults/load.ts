@@ -239,6 +239,6 @@ function isAcknowledged({ status, text }: Answer): boolean {
 /** What a fault of the database may do: a refusal that says so. Statements may also take longer than they are allowed to. */
 function isExplained(kind: Kind, answer: Answer): boolean {
   if (isAcknowledged(answer) || answer.status === 503) return true;
-  if (answer.text.includes('ran longer than DATABASE_STATEMENT_TIMEOUT')) return true;
+  if (answer.text.includes('"option":"DATABASE_STATEMENT_TIMEOUT"')) return true;
   return kind === 'graphql' && answer.status === 200 && answer.text.includes('SERVICE_UNAVAILABLE');
 }
