@@ -150,7 +150,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
           'hostile-images',
         ],
       },
-      { files: ['many-tables'] },
+      { files: ['many-tables'], minutes: 15 },
       { files: ['large-volumes', 'large-rows'], minutes: 20 },
       {
         files: ['import', 'compression'],
