@@ -18,7 +18,7 @@ import {
 } from '../../support/service.js';
 
 const FUZZ = Number(process.env['KEY_FUZZ'] ?? 100);
-t.setTimeout(60_000 + FUZZ * 50);
+t.setTimeout(120_000 + FUZZ * 250);
 const server = await startDatabase();
 const databaseUrl = await createDatabase(server, 'key_plans', ['keys.sql']);
 const sql = connectSql(databaseUrl);
@@ -185,7 +185,7 @@ t.test('keys are joined and taken apart', async (t) => {
 });
 
 t.test('keys that are made up name an item or none, and are never a fault', async (t) => {
-  t.setTimeout(30_000 + FUZZ * 50);
+  t.setTimeout(60_000 + FUZZ * 250);
   let state = 20_240_229;
   const random = (below: number): number => {
     state = (state * 1_103_515_245 + 12_345) % 2_147_483_648;
