@@ -157,7 +157,9 @@ for (let round = 0; round < ROUNDS; round++) {
     await passTime(300, 'the primary is gone for a while');
     await promote(standby);
     const promoted = performance.now();
-    await waitFor(async () => said.some(({ kind }) => kind === 'primary-found'), 6_000);
+    // On a busy machine the first primary may have been lost for a moment, and found again, before.
+    const isFound = (event: Event): boolean => event.kind === 'primary-found' && event.host === standbyUrl.host;
+    await waitFor(async () => said.some(isFound), 6_000);
     const again = load.acknowledged.length;
     await waitFor(async () => load.acknowledged.length > again + 20, 10_000);
     await load.stop();
@@ -194,8 +196,8 @@ for (let round = 0; round < ROUNDS; round++) {
     t.equal(patched.status, 200, patched.text);
     const refused = async (): Promise<boolean> => (await get(two, '/users/me', { token: user.token })).status !== 200;
     t.ok((await waitFor(refused, 5_000)) < 1_000, 'the other instance hears of a user who is suspended');
-    const [found] = said.flatMap((event) => (event.kind === 'primary-found' ? [event] : []));
-    t.strictSame(found?.host, standbyUrl.host);
+    const found = said.filter(({ kind }) => kind === 'primary-found');
+    t.ok(found.slice(-1).every(isFound), 'the standby is the primary that was found last');
     if (way === 'SIGSTOP') {
       // The former primary comes back and does not know that it is one no more: it is not believed.
       signal('SIGCONT');
