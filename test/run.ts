@@ -134,6 +134,9 @@ const LOOK_MS = 1_000;
  */
 const FLAGS: readonly string[] = ['--liftoff-only', '--interrupt-budget=1500000'];
 
+/** In place of "random". */
+const SEED = String(Math.floor(Math.random() * 1_000_000));
+
 const MEMORY = '/dev/shm';
 /** Bytes: of three or four clusters, and what their tests write. */
 const MEMORY_NEEDED = 6 * 2 ** 30;
@@ -294,13 +297,19 @@ async function findTests(): Promise<ReadonlyMap<string, string>> {
   return new Map(order.map((name) => [name, folders.get(name) ?? '']));
 }
 
+/** A file that is repeated gets the same seed again: with another one it would pass by chance. */
+function withSeed(environment: Step['environment']): Step['environment'] {
+  const seeded = ([name, value]: [string, string]): [string, string] => [name, value === 'random' ? SEED : value];
+  return environment && Object.fromEntries(Object.entries(environment).map(seeded));
+}
+
 function testJob(name: string, { environment, minutes }: Step = {}): Job {
   const folder = tests.get(name);
   if (folder === undefined)
     throw new Error(`there is no test "${name}": they are named as their files, without .test.ts`);
   const words = [...FLAGS, packagePath('dist', 'test', folder, `${name}.test.js`)];
   const limit = minutes === undefined ? FILE_LIMIT : minutes * 60;
-  return { name, command: process.execPath, words, kind: 'test', environment, limit };
+  return { name, command: process.execPath, words, kind: 'test', environment: withSeed(environment), limit };
 }
 
 function groupJob(names: readonly string[]): Job {

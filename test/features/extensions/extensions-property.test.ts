@@ -9,7 +9,8 @@ import { ADMIN_TOKEN, connectSql, createLibrary, type Sql, startDatabase, waitFo
 
 const WRITES = Number(process.env['EXTENSION_WRITES'] ?? 80);
 const KILLS = Number(process.env['EXTENSION_KILLS'] ?? 6);
-const SEED = process.env['PROPERTY_SEED'] === 'random' ? Math.floor(Math.random() * 1_000_000) : 42;
+const given = process.env['PROPERTY_SEED'] ?? '42';
+const SEED = given === 'random' ? Math.floor(Math.random() * 1_000_000) : Number(given);
 t.setTimeout(120_000 + WRITES * 200 + KILLS * 2_000);
 t.comment(`EXTENSION_WRITES=${WRITES} EXTENSION_KILLS=${KILLS} seed ${SEED}`);
 const server = await startDatabase();
