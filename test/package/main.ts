@@ -125,6 +125,7 @@ t.test('a program imports it, with types', async (t) => {
   await run('npm', ['install', tarball], { cwd: program });
   const source = (option: string): string => `import { createServer } from 'node:http';
 import { createLateral, LateralError, start, toNodeHandler } from 'lateral';
+import { type Catalog, createCompiler, NoStatement } from 'lateral/compiler';
 const service = await start({ PORT: 0, LOG_LEVEL: 'warn', ${option} });
 const answer: Response = await fetch(service.url + '/server/ping');
 console.log(await answer.text(), service.administrator?.email);
@@ -132,6 +133,9 @@ const [article] = await service.items<{ id: number }>('articles', { as: 'adminis
 const failure = await service.items('articles', { as: 'public' }).read().catch((error: unknown) => error);
 console.log(article?.id, failure instanceof LateralError && failure.status);
 createServer(toNodeHandler(createLateral({ databaseUrl: 'postgres://localhost/x', port: 0 })));
+const compile = async (catalog: Catalog, limit: number): Promise<string> =>
+  (await (await createCompiler(catalog)).rest({ method: 'GET', path: '/items/articles', query: 'limit=' + limit }, { rules: 'all' })).sql;
+console.log(typeof compile, NoStatement.name, await compile({} as Catalog, 1).catch((error: unknown) => error instanceof TypeError));
 await service.stop();
 `;
   await writeFile(join(program, 'good.ts'), source("dataDir: './data'"));
@@ -151,7 +155,7 @@ await service.stop();
   const complaint = await compile('bad.ts').then(String, ({ stdout }: { stdout: string }) => stdout);
   t.match(complaint, /DATA_DIRECTORY/, 'an option that does not exist is an error');
   const { stdout } = await run(process.execPath, ['good.js'], { cwd: program });
-  t.equal(stdout, 'pong admin@example.com\n1 403\n');
+  t.equal(stdout, 'pong admin@example.com\n1 403\nfunction NoStatement true\n');
 });
 
 /** The blocks of code of a page that begin with the name of a file, by that name. */
