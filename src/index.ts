@@ -1,5 +1,6 @@
 /** The service inside of a Node program: `import { createLateral } from 'lateral'`. */
 
+import { startService } from './app/start.js';
 import type { Lateral } from './features/extensions/api.js';
 import { LateralService } from './features/program/lateral.js';
 import { environmentOf, type LateralOptions, readConfig } from './server/config/config.js';
@@ -19,7 +20,7 @@ export interface ProgramParts {
 
 /** Throws if an option is unknown or has a wrong value. The environment of the process is not read: pass `...process.env` to use it. */
 export function createLateral(options: LateralOptions = {}, { extensions = [] }: ProgramParts = {}): Lateral {
-  return new LateralService(readConfig(environmentOf(options)), { extensions });
+  return new LateralService(readConfig(environmentOf(options)), startService, { extensions });
 }
 
 /** Creates it and starts it, on its port. An aborted signal ends a start that takes too long. */

@@ -11,16 +11,13 @@ import { DIRECTUS_SDL_TYPE, directusNames, withDirectusSchema } from '../feature
 import type { ChangeEvent } from '../features/extensions/api.js';
 import { extensionRoutes } from '../features/extensions/extension-routes.js';
 import { LiveQueries } from '../features/live/live-queries.js';
-import { type ResolveUser, resolveExternalUser } from '../features/sign-in/external-users.js';
-import type { TrafficBatch, TrafficPull } from '../features/traffic/recorder.js';
-import { recordingMetric } from '../features/traffic/recording-metric.js';
-import { trafficRoutes } from '../features/traffic/traffic.js';
 import { Identities } from '../server/access/identities.js';
 import { ForeignTokens, Tokens } from '../server/access/tokens.js';
 import { lookUpAccount } from '../server/accounts/accounts.js';
+import { type ResolveUser, resolveExternalUser } from '../server/accounts/external-users.js';
 import { Logins } from '../server/accounts/logins.js';
 import { openMailer } from '../server/accounts/mailer.js';
-import { authRoutes, signInRoutes } from '../server/api/accounts/auth.js';
+import { authRoutes } from '../server/api/accounts/auth.js';
 import { meRoutes } from '../server/api/accounts/me.js';
 import type { ApiRoute } from '../server/api/action.js';
 import { actionsOf } from '../server/api/graphql/actions.js';
@@ -49,6 +46,7 @@ import { userStore } from '../server/execute/system-collections/user-writes.js';
 import { createCookies } from '../server/http/cookies.js';
 import type { Limits } from '../server/http/limiter.js';
 import type { EdgeNames } from '../server/http/reply.js';
+import type { RequestRecorder } from '../server/http/request-recorder.js';
 import { Router } from '../server/http/router.js';
 import type { SocketProtocol } from '../server/http/websocket.js';
 import { type Checks, checkHealth, type Health, Readiness } from '../server/postgres/health.js';
@@ -90,8 +88,8 @@ export interface Shared {
   readonly gather: Gather;
   /** The statistics of all threads about the shapes of their statements. */
   readonly shapes: () => Promise<readonly ShapeReport[]>;
-  /** The requests that each thread has recorded since the last pull. */
-  readonly traffic: (pull: TrafficPull) => Promise<readonly TrafficBatch[]>;
+  /** Asks the parts of a feature in all threads. */
+  readonly ask: (feature: string, question: unknown) => Promise<readonly unknown[]>;
   /** The health of all threads. */
   readonly health: () => Promise<Health>;
 }
@@ -111,6 +109,9 @@ export interface App {
   /** Changes whenever a token may belong to another caller. */
   generation(): number;
   apply(message: Broadcast): void;
+  /** The answer of a feature's part in this thread. */
+  ask(feature: string, question: unknown): unknown;
+  readonly recorder: RequestRecorder;
   /** The metrics of this thread. */
   collect(): Promise<readonly Metric[]>;
   /** The health of this thread. */
@@ -147,6 +148,8 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     sockets: opened.sockets(),
     generation: () => identities.generation,
     apply: (message) => apply(message, parts, opened),
+    ask: (feature, question) => opened.answer(feature, question),
+    recorder: opened.recorder,
     collect: () => collect(metrics),
     check: async () => ({
       ...(await checkHealth({ ...core, replicas: isMainThread ? core.replicas : null })),
@@ -155,7 +158,6 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     }),
     stopping: async () => {
       readiness.stop();
-      core.traffic.stop();
       await Promise.all([live.stop(), opened.stop()]);
     },
     endProcesses: () => opened.close(),
@@ -172,7 +174,10 @@ function openFeatures(
     await shared.accessChanged();
   };
   const context = { config, core, observe, identities, items, access, limits, gather, reload, ...later };
-  return OpenFeatures.open(features, context, (name, payload) => shared.broadcast({ kind: 'feature', name, payload }));
+  return OpenFeatures.open(features, context, {
+    broadcast: (name, payload) => shared.broadcast({ kind: 'feature', name, payload }),
+    ask: shared.ask,
+  });
 }
 
 /** The parts that routes are made from. */
@@ -203,12 +208,13 @@ async function createParts(config: Config, core: Core, shared: Shared, observe: 
     loginLimit: shared.limits.logins,
     mailer: await openMailer(config.EMAIL_TRANSPORT, observe),
     publicUrl: () => config.PUBLIC_URL ?? shared.url(),
+    resolveUser,
   };
   const live = openLive(config, core, observe);
   const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config), live };
   const persisted = openPersistedQueries(config, shared);
   const readiness = new Readiness(shared.health);
-  const services = { resolveUser, identities, access, live, items, persisted, readiness };
+  const services = { identities, access, live, items, persisted, readiness };
   return { config, core, shared, observe, ...services };
 }
 
@@ -229,7 +235,7 @@ interface Later {
 
 /** All routes but those of GraphQL. */
 function restRoutes(parts: Parts, { features, metrics, operations }: Later): ApiRoute[] {
-  const { config, core, shared, observe, resolveUser, identities, access, items, readiness } = parts;
+  const { config, core, shared, identities, access, items, readiness } = parts;
   const { database, reads } = core;
   return [
     ...specsRoutes({
@@ -248,9 +254,7 @@ function restRoutes(parts: Parts, { features, metrics, operations }: Later): Api
       apply: (text) => shared.broadcast({ kind: 'budgets', text }),
       digestOf: (id) => digestOfShape(id, shared),
     }),
-    ...trafficRoutes({ identities, recorder: core.traffic, pull: shared.traffic, observe }),
     ...authRoutes(access),
-    ...signInRoutes({ ...access, resolveUser }),
     ...modelRoutes(parts),
     ...meRoutes(items),
     ...systemRoutes({ ...items, resources: features.resources }),
@@ -276,8 +280,7 @@ function modelRoutes({ config, identities, core: { policies, schemaChanges } }: 
 }
 
 function metricsServices({ config, core, shared, identities, live }: Parts, opened: OpenFeatures) {
-  const ofFeatures = (): readonly Metric[] => [recordingMetric(core.traffic), ...opened.metrics()];
-  return { ...core, config, events: shared.events, identities, live, ofFeatures };
+  return { ...core, config, events: shared.events, identities, live, ofFeatures: () => opened.metrics() };
 }
 
 function apply(message: Broadcast, { core, identities, live, persisted }: Parts, opened: OpenFeatures): void {

@@ -5,7 +5,6 @@ import { ServiceError, StartError, UsageError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
 import { packageVersion } from '../base/package-files.js';
 import { surviveRejections } from '../features/extensions/load-extensions.js';
-import { LateralService } from '../features/program/lateral.js';
 import {
   type Config,
   type OptionName,
@@ -17,7 +16,7 @@ import {
 import { COMMAND_TOPICS, type CommandEntry } from '../server/feature/command.js';
 import type { Feature } from '../server/feature/feature.js';
 import { features } from './features.js';
-import { PROGRAM } from './start.js';
+import { PROGRAM, type Service, startService } from './start.js';
 
 /** The commands of all features, by their names. */
 const COMMANDS: ReadonlyMap<string, CommandEntry> = new Map(
@@ -48,8 +47,7 @@ async function start(flags: readonly string[]): Promise<void> {
   const observe = createObserver(config.LOG_LEVEL);
   surviveRejections(config, observe);
   const stopped = new AbortController();
-  const lateral = new LateralService(config, { log: observe, report: (message) => console.log(message) });
-  const service = lateral.start({ signal: stopped.signal });
+  const service = startService(config, observe, (message) => console.log(message), { signal: stopped.signal });
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.on(signal, () => {
       // A second signal while the first is being served ends the wait.
@@ -94,7 +92,7 @@ function notifySystemd(state: '--ready' | '--stopping'): void {
   });
 }
 
-function announce(service: LateralService, config: Config): void {
+function announce(service: Service, config: Config): void {
   const { administrator, url } = service;
   console.log(`\nLateral ${packageVersion} is ready at ${url}\n`);
   if (config.EXPLORER)

@@ -4,7 +4,6 @@ import type { Observer } from '../base/observe.js';
 import type { Synonyms } from '../compiler/model/synonyms.js';
 import { directusSynonyms } from '../features/directus/compatibility.js';
 import type { Extensions } from '../features/extensions/extensions.js';
-import { TrafficRecorder } from '../features/traffic/recorder.js';
 import { DatabaseCaller } from '../server/access/database-caller.js';
 import { ShapeStats } from '../server/batching/shape-stats.js';
 import type { Config } from '../server/config/config.js';
@@ -26,8 +25,6 @@ export interface Core extends FeatureCore {
   readonly replicas: Replicas | null;
   /** Answers in memory, or null with READ_CACHE_SIZE=0. */
   readonly cache: ReadCache | null;
-  /** Records the requests of this thread while an administrator asks for them. */
-  readonly traffic: TrafficRecorder;
   /** The extensions, or null if there are none. */
   readonly extensions: Extensions | null;
 }
@@ -85,8 +82,7 @@ export async function createCore(
     lockTimeout: config.SCHEMA_LOCK_TIMEOUT,
     patience: config.SCHEMA_CHANGE_TIMEOUT,
   });
-  const traffic = new TrafficRecorder(() => mirror.model);
-  return { database, mirror, policies, reads, writes, schemaChanges, replicas, cache, traffic, extensions };
+  return { database, mirror, policies, reads, writes, schemaChanges, replicas, cache, extensions };
 }
 
 /** Bytes of heap for each item that a request writes, with what the plan of the write needs. */

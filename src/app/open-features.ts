@@ -6,29 +6,29 @@ import type { ResourceRoutes } from '../server/api/system-collections.js';
 import type { Config } from '../server/config/config.js';
 import type { WriteHook } from '../server/execute/hooks/write-hook.js';
 import type { Feature, FeatureContext, FeaturePart } from '../server/feature/feature.js';
+import { NO_RECORDER, type RequestRecorder } from '../server/http/request-recorder.js';
 import type { SocketProtocol } from '../server/http/websocket.js';
 import type { Checks } from '../server/postgres/health.js';
 
 /** The context without what differs between features. */
-export type CommonContext = Omit<FeatureContext, 'broadcast' | 'use'>;
+export type CommonContext = Omit<FeatureContext, 'broadcast' | 'ask' | 'use'>;
 
-/** Sends to the parts of a feature in all threads. */
-export type FeatureBroadcast = (feature: string, payload: string) => Promise<void>;
+/** The way to the parts of a feature in all threads. */
+export interface AllThreads {
+  broadcast(feature: string, payload: string): Promise<void>;
+  ask(feature: string, question: unknown): Promise<readonly unknown[]>;
+}
 
 export class OpenFeatures {
   readonly #parts = new Map<string, FeaturePart>();
 
   private constructor(
     private readonly context: CommonContext,
-    private readonly broadcast: FeatureBroadcast,
+    private readonly threads: AllThreads,
   ) {}
 
-  static async open(
-    features: readonly Feature[],
-    context: CommonContext,
-    broadcast: FeatureBroadcast,
-  ): Promise<OpenFeatures> {
-    const opened = new OpenFeatures(context, broadcast);
+  static async open(features: readonly Feature[], context: CommonContext, threads: AllThreads): Promise<OpenFeatures> {
+    const opened = new OpenFeatures(context, threads);
     for (const feature of inOrder(features)) await opened.#open(feature);
     return opened;
   }
@@ -36,7 +36,8 @@ export class OpenFeatures {
   async #open(feature: Feature): Promise<void> {
     const part = await feature.open?.({
       ...this.context,
-      broadcast: (payload) => this.broadcast(feature.name, payload),
+      broadcast: (payload) => this.threads.broadcast(feature.name, payload),
+      ask: (question) => this.threads.ask(feature.name, question),
       use: <Exports>({ name }: Feature<Exports>) => (this.#parts.get(name)?.exports as Exports | undefined) ?? null,
     });
     if (part) this.#parts.set(feature.name, part);
@@ -68,6 +69,14 @@ export class OpenFeatures {
 
   check(): Checks {
     return Object.assign({}, ...this.#all.map((part) => part.check?.()));
+  }
+
+  get recorder(): RequestRecorder {
+    return this.#all.map(({ recorder }) => recorder).find((recorder) => recorder !== undefined) ?? NO_RECORDER;
+  }
+
+  answer(feature: string, question: unknown): unknown {
+    return this.#parts.get(feature)?.onQuestion?.(question);
   }
 
   apply(feature: string, payload: string): void {

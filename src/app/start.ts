@@ -8,7 +8,6 @@ import { StartError } from '../base/errors.js';
 import { countEvents, type Event, type Observer } from '../base/observe.js';
 import { atMost } from '../base/time-limit.js';
 import type { Collection, Model } from '../compiler/model/model.js';
-import { findRunning, holdsCluster, startEmbedded } from '../features/embedded/cluster.js';
 import type { ExtensionServices } from '../features/extensions/extensions.js';
 import { openExtensions } from '../features/extensions/load-extensions.js';
 import { namedCaller } from '../features/extensions/named-caller.js';
@@ -29,7 +28,8 @@ import type { Config } from '../server/config/config.js';
 import type { Extension } from '../server/execute/hooks/definition.js';
 import { deleteExpiredKeys } from '../server/execute/writes/idempotency.js';
 import type { Program, Report } from '../server/feature/command.js';
-import type { ProcessContext } from '../server/feature/feature.js';
+import type { DatabaseSource } from '../server/feature/database-source.js';
+import type { Feature, ProcessContext } from '../server/feature/feature.js';
 import { openAdmin } from '../server/http/admin-server.js';
 import type { RequestListener } from '../server/http/app.js';
 import { deleteExpiredCounts, openLimitStore } from '../server/http/limit-store.js';
@@ -339,13 +339,22 @@ export async function withDatabase<Result>(
 async function findDatabase(config: Config): Promise<Config> {
   const { DATABASE_URL, DATA_DIR } = config;
   if (DATABASE_URL !== null) return config;
-  const running = await findRunning(DATA_DIR);
+  const source = await databaseSource();
+  const running = await source.findRunning(config);
   if (running !== null) return { ...config, DATABASE_URL: running };
-  if (!(await holdsCluster(DATA_DIR)))
+  if (!(await source.exists(config)))
     throw new StartError(
       `there is no database: set --database-url or DATABASE_URL (DATA_DIR ${DATA_DIR} has no embedded one)`,
     );
   return config;
+}
+
+/** The source of a database where no DATABASE_URL is set. */
+async function databaseSource(): Promise<DatabaseSource> {
+  const all: readonly Feature[] = features;
+  const feature = all.find(({ database }) => database !== undefined);
+  if (!feature?.database) throw new StartError('there is no database: set --database-url or DATABASE_URL');
+  return feature.database();
 }
 
 /** For commands that send requests to a service. */
@@ -377,8 +386,9 @@ async function openSource(start: Start): Promise<Pick<Sources, 'database' | 'dat
   const { config, observe, report, started, signal } = start;
   let databaseUrl = config.DATABASE_URL;
   if (databaseUrl === null) {
-    const embedded = await startEmbedded({
-      directory: config.DATA_DIR,
+    const source = await databaseSource();
+    const embedded = await source.start({
+      config,
       report,
       restarted: (message) => observe({ kind: 'embedded-restarted', message }),
       signal,

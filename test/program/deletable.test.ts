@@ -13,8 +13,10 @@ import type { Feature } from '../../src/server/feature/feature.js';
 import { ADMIN_TOKEN, createLibrary, get, makeFolder, startDatabase } from '../support/service.js';
 import { startProgram } from '../support/started-program.js';
 
+/** Files outside of its folder that a feature is deleted with. */
+const OUTSIDE: Readonly<Record<string, readonly string[]>> = { program: ['src/index.ts'] };
 /** Files outside of these features still import them, as upward-imports.ts lists. */
-const ENTANGLED: readonly string[] = ['directus', 'embedded', 'extensions', 'live', 'program', 'sign-in', 'traffic'];
+const ENTANGLED: readonly string[] = ['directus', 'extensions', 'live'];
 
 const run = promisify(execFile);
 const all: readonly Feature[] = features;
@@ -87,8 +89,8 @@ async function copyWithout(deleted: ReadonlySet<string>): Promise<string> {
   await symlink(packagePath('node_modules'), join(folder, 'node_modules'));
   for (const name of ['dist', 'test', 'bench']) await mkdir(join(folder, name));
   for (const name of deleted)
-    for (const place of ['src', 'sql'])
-      await rm(join(folder, place, 'features', name), { recursive: true, force: true });
+    for (const path of [join('src', 'features', name), join('sql', 'features', name), ...(OUTSIDE[name] ?? [])])
+      await rm(join(folder, path), { recursive: true, force: true });
   const list = join(folder, 'src', 'app', 'features.ts');
   let text = await readFile(list, 'utf8');
   for (const name of deleted) text = text.replace(lineOf(name), '').replace(entryOf(name), '');

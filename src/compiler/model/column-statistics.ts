@@ -2,6 +2,7 @@
  * The statistics that ANALYZE has gathered about the values of a table: which part of the rows a value selects. Where that is
  * not known, or a value may be written in several ways, the answer is null: unknown, not rare.
  */
+import { elementAt } from '../../base/narrow.js';
 import { DATE_CODECS, NUMBER_CODECS } from '../sql/codec.js';
 
 /** The result of sql/server/statistics.sql for a table. */
@@ -109,15 +110,15 @@ interface Ordered {
 /** The part of the values in the histogram that lie below. */
 function positionOf(limit: number, bounds: readonly number[]): number {
   const steps = bounds.length - 1;
-  if (steps < 1 || limit <= (bounds[0] as number)) return 0;
-  if (limit > (bounds[steps] as number)) return 1;
+  if (steps < 1 || limit <= elementAt(bounds, 0)) return 0;
+  if (limit > elementAt(bounds, steps)) return 1;
   let [low, high] = [0, steps];
   while (high - low > 1) {
     const middle = (low + high) >> 1;
-    if ((bounds[middle] as number) < limit) low = middle;
+    if (elementAt(bounds, middle) < limit) low = middle;
     else high = middle;
   }
-  const [from, to] = [bounds[low] as number, bounds[high] as number];
+  const [from, to] = [elementAt(bounds, low), elementAt(bounds, high)];
   return (low + (to > from ? (limit - from) / (to - from) : 1)) / steps;
 }
 

@@ -1,6 +1,5 @@
 /** The service as an object of a Node program: what `createLateral` of src/index.ts returns. */
 
-import { type Service, type StartOptions, startService } from '../../app/start.js';
 import { invalidQuery, StartError, serviceUnavailable } from '../../base/errors.js';
 import { messageOf } from '../../base/narrow.js';
 import { createObserver, type Observer } from '../../base/observe.js';
@@ -18,7 +17,32 @@ import type {
   RequestEvent,
   TransactionApi,
 } from '../extensions/api.js';
-import { ProgramApi } from './program-api.js';
+import { ProgramApi } from '../extensions/program-api.js';
+
+/** A service that runs. */
+interface Service {
+  readonly url: string;
+  readonly administrator: { readonly email: string; readonly password: string; readonly token: string } | null;
+  readonly example: string;
+  readonly failure: Promise<Error>;
+  readonly local: LocalServer | null;
+  stop(): Promise<void>;
+}
+
+interface StartOptions {
+  readonly signal: AbortSignal;
+  readonly listens: boolean;
+  readonly onRequest: ((request: RequestEvent) => void) | null;
+  readonly extensions: readonly Extension[];
+}
+
+/** Starts a service of the program. */
+export type StartService = (
+  config: Config,
+  log: Observer,
+  report: (message: string) => void,
+  options: StartOptions,
+) => Promise<Service>;
 
 type Listener<Name extends keyof LateralEvents> = (...values: LateralEvents[Name]) => void;
 
@@ -49,6 +73,7 @@ export class LateralService implements Lateral {
 
   constructor(
     private readonly config: Config,
+    private readonly startService: StartService,
     { extensions = [], log = createObserver(config.LOG_LEVEL), report = () => {} }: LateralServiceOptions = {},
   ) {
     this.#log = log;
@@ -101,7 +126,7 @@ export class LateralService implements Lateral {
         ? null
         : (request: RequestEvent): void => tell(this.#listeners.request, request);
     const options: StartOptions = { signal, listens: listen, onRequest, extensions: this.#extensions };
-    const service = await startService(this.config, observe, this.#report, options);
+    const service = await this.startService(this.config, observe, this.#report, options);
     this.#service = service;
     if (this.#isStopped) throw stoppedEarly();
     if (this.#listeners.change.length > 0)

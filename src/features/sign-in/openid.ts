@@ -4,23 +4,11 @@
  */
 import type { Configuration } from 'openid-client';
 import { invalidCredentials, type ServiceError, serviceUnavailable } from '../../base/errors.js';
+import { claimText, type ExternalUser, userOfClaims } from '../../server/access/external-user.js';
+import type { PendingSignIn } from '../../server/access/pending-sign-in.js';
 import type { AuthProvider } from '../../server/config/provider-options.js';
-import { claimText, type ExternalUser, userOfClaims } from './external-user.js';
-
-/** The conditions that a sign-in must meet when the browser comes back. */
-export interface PendingSignIn {
-  readonly provider: string;
-  readonly state: string;
-  readonly nonce: string;
-  readonly verifier: string;
-  /** The page that it leads back to; null for an answer in JSON. */
-  readonly redirect: string | null;
-}
 
 type Claims = Readonly<Record<string, unknown>>;
-
-/** The longest time that a user may spend on the page of the provider. */
-export const SIGN_IN_LIFETIME_MS = 600_000;
 
 const TIMEOUT_SECONDS = 10;
 

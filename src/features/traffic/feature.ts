@@ -20,8 +20,5 @@ export const traffic: Feature = {
       load: async () => (await import('./capacity-command.js')).COMMANDS.capacity,
     },
   },
-  open: async ({ core: { database }, identities, gather }) => {
-    const { loadRoutes } = await import('./load.js');
-    return { routes: loadRoutes({ identities, database, gather }) };
-  },
+  open: async (context) => (await import('./part.js')).openTraffic(context),
 };

@@ -10,34 +10,8 @@ import type { Model } from '../../compiler/model/model.js';
 import type { Identity } from '../../server/access/identity.js';
 import { shapeDigest } from '../../server/batching/shape-stats.js';
 import { STAGES } from '../../server/execute/stages.js';
+import type { AnsweredRequest, RequestRecorder } from '../../server/http/request-recorder.js';
 import { type Omission, SecretNames } from './secrets.js';
-
-/** A request that was answered, as the HTTP server knows it. */
-export interface AnsweredRequest {
-  readonly method: string;
-  /** As sent, without the query string. */
-  readonly path: string;
-  /** Without the access token. */
-  readonly queryString: string;
-  readonly headers: { readonly prefer: string; readonly accept: string };
-  readonly route: string;
-  /** By the clock of `performance`. */
-  readonly begun: number;
-  /** The caller, or null if the request was refused before, or if the route asks for no caller. */
-  readonly identity: Identity | null;
-  /** The text of its last statement; '' for none. */
-  readonly statementText: string;
-  readonly received: Buffer | null;
-  /** Whether the body was collected, and is JSON or empty. */
-  readonly hasJsonBody: boolean;
-  readonly isWrite: boolean;
-  /** Bytes of the response, before compression. */
-  readonly sentBytes: number;
-  /** Milliseconds by stage, negative for those that it did not pass; null for none. */
-  readonly stageTimes: readonly number[] | null;
-  /** Whether it is a stream of events. */
-  readonly wantsEvents: boolean;
-}
 
 /** Asks a thread for what it has recorded since the last time. The first one begins the recording. */
 export interface TrafficPull {
@@ -75,7 +49,7 @@ export const MAX_RECORDINGS = 4;
 /** The names that may be secret. */
 type Names = Pick<Model, 'collections'>;
 
-export class TrafficRecorder {
+export class TrafficRecorder implements RequestRecorder {
   /** The recordings that run, or null if there are none. */
   current: readonly Recording[] | null = null;
   /** Whether the service stops: recordings end. */

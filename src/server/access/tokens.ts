@@ -9,9 +9,9 @@ import { createRemoteJWKSet, decodeJwt, errors, type JWTPayload, type JWTVerifyG
 import { invalidToken, ServiceError, serviceUnavailable, tokenExpired } from '../../base/errors.js';
 import type { Observer } from '../../base/observe.js';
 import { UUID_PATTERN } from '../../compiler/sql/codec.js';
-import { claimText, type ExternalUser, userOfClaims } from '../../features/sign-in/external-user.js';
-import { type PendingSignIn, SIGN_IN_LIFETIME_MS } from '../../features/sign-in/openid.js';
 import type { JwtIssuer } from '../config/issuer-options.js';
+import { claimText, type ExternalUser, userOfClaims } from './external-user.js';
+import { type PendingSignIn, SIGN_IN_LIFETIME_MS } from './pending-sign-in.js';
 
 const ISSUER = 'service';
 const ALGORITHM = 'HS256';

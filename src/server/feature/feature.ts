@@ -13,11 +13,13 @@ import type { ResourceRoutes } from '../api/system-collections.js';
 import type { Config } from '../config/config.js';
 import type { WriteHook } from '../execute/hooks/write-hook.js';
 import type { Limits } from '../http/limiter.js';
+import type { RequestRecorder } from '../http/request-recorder.js';
 import type { SocketProtocol } from '../http/websocket.js';
 import type { Checks } from '../postgres/health.js';
 import type { Database } from '../postgres/pools/database.js';
 import type { CommandEntry } from './command.js';
 import type { Core } from './core.js';
+import type { DatabaseSource } from './database-source.js';
 
 /**
  * A part of the product that can be deleted with its folder and its line in app/features.ts. A manifest imports types only: code is
@@ -32,6 +34,8 @@ export interface Feature<Exports = unknown> {
   readonly commands?: Readonly<Record<string, CommandEntry>>;
   /** Checks and consequences of writes to its tables, also of those that a command makes. */
   hooks?(config: Config): Promise<readonly WriteHook[]>;
+  /** A database for services without DATABASE_URL. One feature may have it. */
+  database?(): Promise<DatabaseSource>;
   /** The part of each serving thread, or null if the options turn the feature off. */
   open?(context: FeatureContext): Promise<FeaturePart<Exports> | null>;
   /** Starts work that exists once in a process, however many threads serve. Returns how to stop it. */
@@ -49,6 +53,10 @@ export interface FeaturePart<Exports = unknown> {
   readonly graphqlPage?: GraphqlPage;
   metrics?(): readonly Metric[];
   check?(): Checks;
+  /** Records answered requests. One feature may have it. */
+  readonly recorder?: RequestRecorder;
+  /** Answers a question that a thread has asked all threads. */
+  onQuestion?(question: unknown): unknown;
   /** Gets what a thread, or the work of the process, has broadcast. */
   onBroadcast?(payload: string): void;
   /** Notifications may have been missed. */
@@ -81,6 +89,8 @@ export interface FeatureContext {
   reload(): Promise<void>;
   /** Sends to the parts of this feature in all threads. Resolves when each has got it. */
   broadcast(payload: string): Promise<void>;
+  /** Asks the parts of this feature in all threads. A thread that does not answer in time is left out. */
+  ask(question: unknown): Promise<readonly unknown[]>;
   /** The exports of a feature in `needs`, or null if its options turn it off. */
   use<Exports>(feature: Feature<Exports>): Exports | null;
 }

@@ -1,11 +1,11 @@
 /** The HTTP server: every request passes here, from the socket to its route, and its response back to the socket. */
+
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { invalidPayload, invalidQuery, type ServiceError, serviceUnavailable } from '../../base/errors.js';
 import type { Observer } from '../../base/observe.js';
 import { isUnavailable } from '../../base/sqlstate.js';
 import type { RequestEvent } from '../../features/extensions/api.js';
-import type { TrafficRecorder } from '../../features/traffic/recorder.js';
 import { KeptReplies } from '../../speed/cache/kept-replies.js';
 import type { Identity } from '../access/identity.js';
 import { viewWrites } from '../access/view-as.js';
@@ -30,6 +30,7 @@ import {
   type Outcome,
   type Reply,
 } from './reply.js';
+import type { RequestRecorder } from './request-recorder.js';
 import { CLIENT_LEFT_STATUS, type Handler, type Route, type Router, streamsBody } from './router.js';
 import { openTraces, TracedExchange, type Traces } from './traces.js';
 import { type SocketProtocol, serveSockets } from './websocket.js';
@@ -77,7 +78,7 @@ interface HttpOptions {
   readonly sockets: readonly SocketProtocol[];
   /** Changes whenever a token may belong to another caller. */
   readonly generation: () => number;
-  readonly traffic: TrafficRecorder;
+  readonly recorder: RequestRecorder;
 }
 
 /** Milliseconds for requests on connections that were accepted last. */
@@ -314,14 +315,14 @@ class Responder implements ServerHooks {
     this.clientAddress = createClientAddressResolver(config);
     const isTimed = config.SERVER_TIMING !== 'false' || isTraced;
     this.timing = isTimed;
-    options.traffic.onChange(() => {
-      this.timing = isTimed || options.traffic.current !== null;
+    options.recorder.onChange(() => {
+      this.timing = isTimed || options.recorder.current !== null;
     });
     this.timingFor = config.SERVER_TIMING;
     this.answersOrigins = config.CORS_ENABLED;
     this.caches = config.READ_CACHE_SIZE > 0;
     const isPlain = this.#onRequest === null && !isTraced && options.limit === null;
-    this.kept = isPlain ? new KeptReplies(options.generation, options.traffic) : null;
+    this.kept = isPlain ? new KeptReplies(options.generation, options.recorder) : null;
     const hasPositions = this.caches || config.DATABASE_REPLICA_URLS.length > 0;
     this.positions = hasPositions ? positionCookies(this.#cookies) : null;
   }
@@ -399,7 +400,7 @@ class Responder implements ServerHooks {
   #reply(exchange: Exchange, given: Reply): void {
     const reply = this.names === null ? given : this.names.reply(given);
     const { body } = reply;
-    if (this.options.traffic.current !== null && typeof body !== 'function')
+    if (this.options.recorder.current !== null && typeof body !== 'function')
       exchange.sentBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
     if (typeof body === 'object' && body.length > UNCOUNTED_BYTES)
       exchange.onDone = this.options.responseMemory.reserve(body.length);
@@ -451,8 +452,8 @@ class Responder implements ServerHooks {
     if (this.#isCounting)
       (exchange.routeStats ?? this.router.unmatched).count(status, performance.now() - exchange.begun);
     if (this.#onRequest !== null) this.#onRequest(summaryOf(exchange, status));
-    const { traffic } = this.options;
-    if (traffic.current !== null) traffic.add(exchange, status, traffic.draw());
+    const { recorder } = this.options;
+    if (recorder.current !== null) recorder.add(exchange, status, recorder.draw());
     if (--this.#running === 0) this.#onIdle?.();
   }
 }

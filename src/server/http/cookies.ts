@@ -1,7 +1,7 @@
 /**
  * Cookies of the service: out of reach for scripts, not sent along by other sites, and over TLS only if there is TLS.
  */
-import { SIGN_IN_LIFETIME_MS } from '../../features/sign-in/openid.js';
+import { SIGN_IN_LIFETIME_MS } from '../access/pending-sign-in.js';
 import type { Config } from '../config/config.js';
 import type { Exchange, PositionCookies } from './exchange.js';
 

@@ -3,13 +3,13 @@
  * that may change it, so that an equal request gets an equal reply. It is used for a second at most: then the caller is identified again.
  */
 import { performance } from 'node:perf_hooks';
-import type { AnsweredRequest, TrafficRecorder } from '../../features/traffic/recorder.js';
 import { callerName, type Identity, PUBLIC } from '../../server/access/identity.js';
 import { readPosition } from '../../server/execute/consistency.js';
 import type { Exchange, RequestCounter } from '../../server/http/exchange.js';
 import type { ServerRequest, ServerResponse } from '../../server/http/memory-socket.js';
 import type { Reply } from '../../server/http/reply.js';
 import { ID_LENGTH, ID_SPACE, requestId, writeNextId } from '../../server/http/request-id.js';
+import type { AnsweredRequest, RequestRecorder } from '../../server/http/request-recorder.js';
 import { LARGE_BODY_BYTES } from '../../server/http/write-reply.js';
 import { type LogPosition, NO_POSITION } from '../../server/postgres/pools/sessions.js';
 import type { KeptAnswer, KeptMemory } from '../batching/shape-queue.js';
@@ -86,7 +86,7 @@ export class KeptReplies {
   /** `generation` changes whenever a token may belong to another caller. */
   constructor(
     private readonly generation: () => number,
-    private readonly traffic: TrafficRecorder,
+    private readonly recorder: RequestRecorder,
   ) {}
 
   /** Answers the GET request if its reply is kept. Otherwise returns its headers, if replies of its URL are kept, or null. */
@@ -117,8 +117,8 @@ export class KeptReplies {
     else response.endWithoutBody();
     const status = reply.isModified ? 200 : 304;
     reply.counter?.count(status, performance.now() - now);
-    const takers = this.traffic.current === null ? 0 : this.traffic.draw();
-    if (takers !== 0) this.traffic.add(answeredRequest(request, reply, now), status, takers);
+    const takers = this.recorder.current === null ? 0 : this.recorder.draw();
+    if (takers !== 0) this.recorder.add(answeredRequest(request, reply, now), status, takers);
     return true;
   }
 

@@ -7,7 +7,6 @@
 import type { Broadcast } from '../../app/app.js';
 import { type ErrorCode, ServiceError, StartError } from '../../base/errors.js';
 import type { Event } from '../../base/observe.js';
-import type { TrafficBatch, TrafficPull } from '../../features/traffic/recorder.js';
 import type { Attempt, AttemptOutcome } from '../../server/accounts/login-backoff.js';
 import type { Metric } from '../../server/api/server/metric.js';
 import type { ShapeReport } from '../../server/batching/shape-stats.js';
@@ -48,8 +47,8 @@ export interface MainCalls {
   gather(): Promise<readonly (readonly Metric[])[]>;
   /** The statistics of all threads about the shapes of their statements. */
   shapes(): Promise<readonly ShapeReport[]>;
-  /** The requests that each thread has recorded. */
-  traffic(pull: TrafficPull): Promise<readonly TrafficBatch[]>;
+  /** The answers of the parts of a feature in all threads. */
+  ask(feature: string, question: unknown): Promise<readonly unknown[]>;
   /** The health of all threads. */
   health(): Promise<Health>;
   countRequest(address: string): Promise<void>;
@@ -72,7 +71,7 @@ export interface WorkerCalls {
   listen(port: number, url: string): Promise<void>;
   metrics(): Promise<readonly Metric[]>;
   shapes(): Promise<readonly ShapeReport[]>;
-  traffic(pull: TrafficPull): TrafficBatch;
+  ask(feature: string, question: unknown): unknown;
   health(): Promise<Checks>;
   drain(): void;
   stop(): void;

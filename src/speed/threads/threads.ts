@@ -8,8 +8,7 @@ import { type Core, createCore } from '../../app/core.js';
 import { serviceUnavailable } from '../../base/errors.js';
 import type { Event, Observer } from '../../base/observe.js';
 import { openExtensions } from '../../features/extensions/load-extensions.js';
-import { ProgramApi } from '../../features/program/program-api.js';
-import type { TrafficPull } from '../../features/traffic/recorder.js';
+import { ProgramApi } from '../../features/extensions/program-api.js';
 import { Policies } from '../../server/access/policies.js';
 import type { Gather } from '../../server/api/server/metrics.js';
 import type { Config } from '../../server/config/config.js';
@@ -121,7 +120,8 @@ export class SingleThread implements Threads {
       events,
       gather: this.gather,
       shapes: async () => core.reads.shapeStats.reports,
-      traffic: async (pull: TrafficPull) => [core.traffic.pull(pull)],
+      ask: async (feature: string, question: unknown) =>
+        this.#server ? [this.#server.app.ask(feature, question)] : [],
       health: this.health,
     };
     const { listens, onRequest } = this.options;
@@ -166,12 +166,11 @@ export class ThreadServer implements LocalServer {
     { observe, onRequest }: { readonly observe: Observer; readonly onRequest: RequestListener | null },
   ): Promise<ThreadServer> {
     const app = await createApp(config, core, shared, observe);
-    const { router, names, sockets } = app;
+    const { router, names, sockets, recorder } = app;
     const { responseMemory } = core.database;
     const generation = (): number => app.generation();
     const { requests: limit } = shared.limits;
-    const { traffic } = core;
-    const options = { config, limit, responseMemory, observe, onRequest, names, sockets, generation, traffic };
+    const options = { config, limit, responseMemory, observe, onRequest, names, sockets, generation, recorder };
     const start = (address: ListenAddress | null): Promise<HttpServer> =>
       startHttpServer(router, { ...options, address });
     const server = new ThreadServer(app, core, start, config.SHUTDOWN_TIMEOUT);

@@ -7,7 +7,6 @@ import { asError } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import { packagePath } from '../../base/package-files.js';
 import { atMost, within } from '../../base/time-limit.js';
-import type { TrafficBatch, TrafficPull } from '../../features/traffic/recorder.js';
 import type { Metric } from '../../server/api/server/metric.js';
 import { collectSources, type Gather, observeProcess } from '../../server/api/server/metrics.js';
 import type { ShapeReport } from '../../server/batching/shape-stats.js';
@@ -182,7 +181,8 @@ export class WorkerPool implements Threads {
       gather: this.gather,
       // The main thread sends no statements of requests.
       shapes: async () => (await Promise.all(this.#workers.map((worker) => worker.shapes()))).flat(),
-      traffic: async (pull) => (await Promise.all(this.#workers.map((worker) => worker.traffic(pull)))).flat(),
+      ask: async (feature, question) =>
+        (await Promise.all(this.#workers.map((worker) => worker.ask(feature, question)))).flat(1),
       health: this.health,
       countRequest: async (address) => requests?.(address),
       countRegistration: (address) => registrations(address),
@@ -285,9 +285,9 @@ class WorkerHandle {
   }
 
   /** Returns nothing if the worker has ended, or its thread is blocked. */
-  traffic(pull: TrafficPull): Promise<readonly TrafficBatch[]> {
-    return within(this.#channel.call('traffic', pull), HEALTH_TIMEOUT_MS).then(
-      (batch) => [batch],
+  ask(feature: string, question: unknown): Promise<readonly unknown[]> {
+    return within(this.#channel.call('ask', feature, question), HEALTH_TIMEOUT_MS).then(
+      (answer) => [answer],
       () => [],
     );
   }

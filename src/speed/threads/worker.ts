@@ -58,7 +58,7 @@ async function work(assignment: Assignment, port: MessagePort): Promise<void> {
     },
     metrics: () => serving.app.collect(),
     shapes: async () => core.reads.shapeStats.reports,
-    traffic: (pull) => core.traffic.pull(pull),
+    ask: (feature, question) => serving.app.ask(feature, question),
     health: () => serving.app.check(),
     drain: () => serving.drain(),
     stop: () => void end(serving, core).then(() => leave(closed, 0), die),
@@ -118,7 +118,7 @@ function sharedOf({ config, secret }: Assignment, main: Main, url: () => string)
     events: new Map(),
     gather: () => main.call('gather'),
     shapes: () => main.call('shapes'),
-    traffic: (pull) => main.call('traffic', pull),
+    ask: (feature, question) => main.call('ask', feature, question),
     health: () => main.call('health'),
   };
 }

@@ -1,14 +1,11 @@
 /** The recorder of one thread: it records everything at usual rates, and an even part of requests that come too fast. */
+
 import { setTimeout } from 'node:timers/promises';
 import t from 'tap';
-import {
-  type AnsweredRequest,
-  type TrafficBatch,
-  type TrafficPull,
-  TrafficRecorder,
-} from '../../../src/features/traffic/recorder.js';
+import { type TrafficBatch, type TrafficPull, TrafficRecorder } from '../../../src/features/traffic/recorder.js';
 import { SecretNames } from '../../../src/features/traffic/secrets.js';
 import { headerLine, type RecordedRequest, TrafficReader } from '../../../src/features/traffic/traffic-file.js';
+import type { AnsweredRequest } from '../../../src/server/http/request-recorder.js';
 import { passTime } from '../../support/time.js';
 
 const recorder = new TrafficRecorder(() => ({ collections: new Map() }));

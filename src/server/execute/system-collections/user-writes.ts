@@ -2,8 +2,8 @@
 
 import { NO_AUTHOR } from '../../../compiler/plan/write/write.js';
 import type { Input } from '../../../compiler/request/parse-context.js';
-import type { UserStore } from '../../../features/sign-in/external-users.js';
 import { CLI_IDENTITY } from '../../access/identity.js';
+import type { UserStore } from '../../accounts/external-users.js';
 import { NO_CLIENT } from '../stages.js';
 import type { WrittenBy } from '../writer.js';
 import type { Writes } from '../writes/writes.js';

@@ -4,9 +4,9 @@ import { forbidden, invalidCredentials, ServiceError } from '../../base/errors.j
 import type { Input } from '../../compiler/request/parse-context.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import { UUID_PATTERN } from '../../compiler/sql/codec.js';
-import type { UserMapping } from '../../server/config/provider-options.js';
-import type { Database } from '../../server/postgres/pools/database.js';
-import type { ExternalUser } from './external-user.js';
+import type { ExternalUser } from '../access/external-user.js';
+import type { UserMapping } from '../config/provider-options.js';
+import type { Database } from '../postgres/pools/database.js';
 
 /** Writes users with every right, as the service itself. */
 export interface UserStore {

@@ -9,10 +9,10 @@ import type { Identity } from '../../server/access/identity.js';
 import type { CallerApi } from '../../server/execute/hooks/definition.js';
 import { NO_CLIENT } from '../../server/execute/stages.js';
 import type { LocalServer } from '../../speed/threads/local-server.js';
-import type { As, CompiledRequest, Item, Items, LateralApi, TransactionApi } from '../extensions/api.js';
-import { type ItemsCall, itemsApi } from '../extensions/items-api.js';
-import { namedCaller } from '../extensions/named-caller.js';
-import { TransactionItems } from '../extensions/transaction-items.js';
+import type { As, CompiledRequest, Item, Items, LateralApi, TransactionApi } from './api.js';
+import { type ItemsCall, itemsApi } from './items-api.js';
+import { namedCaller } from './named-caller.js';
+import { TransactionItems } from './transaction-items.js';
 
 /** `local` throws if the service does not run. */
 export class ProgramApi implements LateralApi {
