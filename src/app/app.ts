@@ -4,13 +4,12 @@
  */
 import { isMainThread } from 'node:worker_threads';
 import { assertNever } from '../base/assert-never.js';
+import { StartError } from '../base/errors.js';
 import type { Event, Observer } from '../base/observe.js';
 import type { Operations } from '../compiler/graphql/operations.js';
 import type { ParseLimits } from '../compiler/request/parse-context.js';
 import { DIRECTUS_SDL_TYPE, directusNames, withDirectusSchema } from '../features/directus/compatibility.js';
-import type { ChangeEvent } from '../features/extensions/api.js';
 import { extensionRoutes } from '../features/extensions/extension-routes.js';
-import { LiveQueries } from '../features/live/live-queries.js';
 import { Identities } from '../server/access/identities.js';
 import { ForeignTokens, Tokens } from '../server/access/tokens.js';
 import { lookUpAccount } from '../server/accounts/accounts.js';
@@ -25,6 +24,7 @@ import { createOperations } from '../server/api/graphql/create-operations.js';
 import { graphqlRoutes } from '../server/api/graphql/endpoint.js';
 import { PersistedQueries, readAllowList } from '../server/api/graphql/persisted.js';
 import { functionRoutes, itemsRoutes } from '../server/api/items/items.js';
+import type { LiveReads } from '../server/api/items/live-reads.js';
 import {
   changesRoutes,
   checksRoutes,
@@ -40,6 +40,7 @@ import { digestOfShape, serverRoutes, shapesRoutes, specsRoutes } from '../serve
 import { applyBudgets, budgetRoutes, loadBudgets } from '../server/api/server/shape-budgets.js';
 import { systemRoutes } from '../server/api/system-collections.js';
 import type { ShapeReport } from '../server/batching/shape-stats.js';
+import type { ChangeEvent } from '../server/changes/change-event.js';
 import type { Config } from '../server/config/config.js';
 import { parseLimits } from '../server/config/parse-limits.js';
 import { userStore } from '../server/execute/system-collections/user-writes.js';
@@ -124,11 +125,13 @@ export interface App {
 
 export async function createApp(config: Config, core: Core, shared: Shared, observe: Observer): Promise<App> {
   const parts = await createParts(config, core, shared, observe);
-  const { live, readiness, identities, items, persisted } = parts;
+  const { readiness, identities, items, persisted } = parts;
   const opened = await openFeatures(parts, {
     routes: () => routes,
     graphql: () => ({ operations, persisted }),
   });
+  parts.later.live = opened.live;
+  if (core.cache !== null && opened.live === null) throw new StartError('READ_CACHE_SIZE needs live queries');
   const metrics = { ...metricsServices(parts, opened), router: () => router };
   const rest = restRoutes(parts, { features: opened, metrics, operations: () => operations });
   const operations = createOperations(config, rest);
@@ -136,13 +139,12 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
   const graphql = { ...items, operations, persisted, page: opened.graphqlPage, actions: actionsOf(rest) };
   const routes: readonly ApiRoute[] = [...rest, ...graphqlRoutes(graphql)];
   const router = new Router(routes);
-  await live.startCache();
   applyBudgets(await loadBudgets(core.database), core.reads.shapeStats);
   return {
     router,
     identities,
     limits: items.limits,
-    watchChanges: (listener) => live.watchChanges(core.mirror, listener),
+    watchChanges: (listener) => opened.watchChanges(listener),
     serving: () => opened.start(),
     names: config.DIRECTUS_COMPATIBILITY ? directusNames : null,
     sockets: opened.sockets(),
@@ -153,12 +155,11 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     collect: () => collect(metrics),
     check: async () => ({
       ...(await checkHealth({ ...core, replicas: isMainThread ? core.replicas : null })),
-      ...(await live.check()),
-      ...opened.check(),
+      ...(await opened.check()),
     }),
     stopping: async () => {
       readiness.stop();
-      await Promise.all([live.stop(), opened.stop()]);
+      await opened.stop();
     },
     endProcesses: () => opened.close(),
   };
@@ -178,6 +179,11 @@ function openFeatures(
     broadcast: (name, payload) => shared.broadcast({ kind: 'feature', name, payload }),
     ask: shared.ask,
   });
+}
+
+/** Services of features, which are opened after the others. */
+interface Later {
+  live: LiveReads | null;
 }
 
 /** The parts that routes are made from. */
@@ -210,11 +216,11 @@ async function createParts(config: Config, core: Core, shared: Shared, observe: 
     publicUrl: () => config.PUBLIC_URL ?? shared.url(),
     resolveUser,
   };
-  const live = openLive(config, core, observe);
-  const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config), live };
+  const later: Later = { live: null };
+  const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config), live: () => later.live };
   const persisted = openPersistedQueries(config, shared);
   const readiness = new Readiness(shared.health);
-  const services = { identities, access, live, items, persisted, readiness };
+  const services = { identities, access, items, later, persisted, readiness };
   return { config, core, shared, observe, ...services };
 }
 
@@ -227,14 +233,14 @@ function databaseClaims(config: Config): readonly string[] {
 }
 
 /** Parts that the routes need in addition. Those in functions are made after the routes. */
-interface Later {
+interface RouteParts {
   readonly features: OpenFeatures;
   readonly metrics: MetricsServices;
   readonly operations: () => Operations;
 }
 
 /** All routes but those of GraphQL. */
-function restRoutes(parts: Parts, { features, metrics, operations }: Later): ApiRoute[] {
+function restRoutes(parts: Parts, { features, metrics, operations }: RouteParts): ApiRoute[] {
   const { config, core, shared, identities, access, items, readiness } = parts;
   const { database, reads } = core;
   return [
@@ -279,22 +285,22 @@ function modelRoutes({ config, identities, core: { policies, schemaChanges } }: 
   return config.DIRECTUS_COMPATIBILITY ? withDirectusSchema(routes) : routes;
 }
 
-function metricsServices({ config, core, shared, identities, live }: Parts, opened: OpenFeatures) {
-  return { ...core, config, events: shared.events, identities, live, ofFeatures: () => opened.metrics() };
+function metricsServices({ config, core, shared, identities }: Parts, opened: OpenFeatures) {
+  return { ...core, config, events: shared.events, identities, ofFeatures: () => opened.metrics() };
 }
 
-function apply(message: Broadcast, { core, identities, live, persisted }: Parts, opened: OpenFeatures): void {
+function apply(message: Broadcast, { core, identities, persisted }: Parts, opened: OpenFeatures): void {
   switch (message.kind) {
     case 'policies':
       core.policies.apply(message.text);
       break;
     case 'access':
       identities.forget();
-      live.rightsChanged();
+      opened.accessChanged();
       break;
     case 'sessions-ended':
       for (const session of message.sessions) identities.forgetSession(session);
-      live.sessionsEnded();
+      opened.sessionsEnded();
       break;
     case 'budgets':
       applyBudgets(message.text, core.reads.shapeStats);
@@ -319,18 +325,6 @@ function apply(message: Broadcast, { core, identities, live, persisted }: Parts,
     default:
       assertNever(message);
   }
-}
-
-export function openLive(config: Config, core: Core, observe: Observer): LiveQueries {
-  const limits = {
-    mode: config.LIVE,
-    interval: config.LIVE_INTERVAL,
-    maxWal: config.LIVE_MAX_WAL,
-    subscriptions: config.LIVE_MAX_SUBSCRIPTIONS,
-    perCaller: config.LIVE_MAX_SUBSCRIPTIONS_PER_USER,
-    keys: config.LIVE_MAX_REMEMBERED_KEYS,
-  };
-  return new LiveQueries(core, limits, observe);
 }
 
 function openPersistedQueries(config: Config, shared: Shared): PersistedQueries {

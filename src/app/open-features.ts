@@ -1,8 +1,11 @@
 /** The features of one thread: each is opened after those that it needs. */
+import { StartError } from '../base/errors.js';
 import type { ApiRoute } from '../server/api/action.js';
 import type { GraphqlPage } from '../server/api/graphql/endpoint.js';
+import type { LiveReads } from '../server/api/items/live-reads.js';
 import type { Metric } from '../server/api/server/metric.js';
 import type { ResourceRoutes } from '../server/api/system-collections.js';
+import type { ChangeEvent } from '../server/changes/change-event.js';
 import type { Config } from '../server/config/config.js';
 import type { WriteHook } from '../server/execute/hooks/write-hook.js';
 import type { Feature, FeatureContext, FeaturePart } from '../server/feature/feature.js';
@@ -67,12 +70,30 @@ export class OpenFeatures {
     return this.#all.flatMap((part) => part.metrics?.() ?? []);
   }
 
-  check(): Checks {
-    return Object.assign({}, ...this.#all.map((part) => part.check?.()));
+  async check(): Promise<Checks> {
+    return Object.assign({}, ...(await Promise.all(this.#all.map((part) => part.check?.()))));
   }
 
   get recorder(): RequestRecorder {
     return this.#all.map(({ recorder }) => recorder).find((recorder) => recorder !== undefined) ?? NO_RECORDER;
+  }
+
+  get live(): LiveReads | null {
+    return this.#all.map(({ live }) => live).find((live) => live !== undefined) ?? null;
+  }
+
+  async watchChanges(listener: (event: ChangeEvent) => void): Promise<void> {
+    const part = this.#all.find(({ watchChanges }) => watchChanges !== undefined);
+    if (!part?.watchChanges) throw new StartError('there are no live queries');
+    await part.watchChanges(listener);
+  }
+
+  accessChanged(): void {
+    for (const part of this.#all) part.onAccessChange?.();
+  }
+
+  sessionsEnded(): void {
+    for (const part of this.#all) part.onSessionsEnded?.();
   }
 
   answer(feature: string, question: unknown): unknown {

@@ -3,12 +3,6 @@
  * server from running without `speed`. The list may only become shorter: a test fails if an import of the list no longer exists.
  */
 export const UPWARD_IMPORTS: ReadonlySet<string> = new Set([
-  'server/api/graphql/endpoint.ts features/live/graphql-live',
-  'server/api/graphql/endpoint.ts features/live/live-queries',
-  'server/api/items/item-writes.ts features/live/live-queries',
-  'server/api/items/items.ts features/live/item-streams',
-  'server/api/server/metrics.ts features/live/live-queries',
-  'server/api/server/metrics.ts features/live/live-stats',
   'server/api/server/metrics.ts speed/cache/read-cache',
   'server/api/server/metrics.ts speed/replicas/replicas',
   'server/api/server/server.ts features/directus/compatibility',

@@ -1,4 +1,5 @@
 /** The public types of the API that programs call. */
+import type { ChangeEvent } from '../../server/changes/change-event.js';
 
 /** The key of an item: a value, or for a key of several columns its text as answers show it. */
 export type ItemKey = string | number;
@@ -63,13 +64,7 @@ export interface LogEvent {
   readonly kind: string;
 }
 
-/** A committed change of an item, by whatever program. `resync`: changes of the collection, or of all, may have been missed. */
-export interface ChangeEvent {
-  /** The collection, or null if changes of all collections may have been missed. */
-  readonly collection: string | null;
-  readonly action: 'create' | 'update' | 'delete' | 'resync';
-  readonly key: string | null;
-}
+export type { ChangeEvent };
 
 export interface LateralEvents {
   /** Needs live queries. Listeners must be added before `start()`. */

@@ -1,10 +1,9 @@
 /** Live queries: clients learn about changes of the items that they have read. */
 import type { Feature } from '../../server/feature/feature.js';
-import { extensions } from '../extensions/feature.js';
+import type { LiveQueries } from './live-queries.js';
 
-export const live: Feature = {
+export const live: Feature<LiveQueries> = {
   name: 'live',
-  needs: [extensions],
   commands: {
     live: {
       topic: 'Serve',
@@ -12,4 +11,5 @@ export const live: Feature = {
       load: async () => (await import('./command.js')).COMMANDS.live,
     },
   },
+  open: async (context) => (await import('./part.js')).openLive(context),
 };

@@ -7,29 +7,28 @@ import type { ParsedOperation } from '../../compiler/request/ast.js';
 import type { Identities } from '../../server/access/identities.js';
 import type { Identity } from '../../server/access/identity.js';
 import { errorsOf, withoutFailed } from '../../server/api/graphql/operation.js';
+import type { LiveOperation } from '../../server/api/items/live-reads.js';
 import type { Reads } from '../../server/execute/reads/reads.js';
 import type { RequestClient } from '../../server/execute/stages.js';
-import type { Exchange } from '../../server/http/exchange.js';
-import type { DEFERRED, Reply } from '../../server/http/reply.js';
+import type { Outcome } from '../../server/http/reply.js';
 import { type EventFormat, eventReply, eventStream, sharedEvent } from './item-streams.js';
 import type { LiveQueries } from './live-queries.js';
 
-interface LiveOperation {
-  readonly exchange: Exchange;
+interface LiveServices {
   readonly live: LiveQueries;
   readonly reads: Reads;
   readonly identities: Identities;
-  /** Parses the document with the schema that the caller may see. */
-  parse(caller: Identity): Promise<ParsedDocument>;
-  /** The body of an answer with the error. */
-  failure(error: unknown): string;
 }
 
 const COMPLETE = Buffer.from('event: complete\ndata:\n\n');
 
 /** Errors of the document are sent in the stream, as its clients expect. */
-export async function liveOperation(operation: LiveOperation, caller: Identity): Promise<Reply | typeof DEFERRED> {
-  const { exchange, live, identities, reads } = operation;
+export async function liveOperation(
+  operation: LiveOperation,
+  caller: Identity,
+  { live, identities, reads }: LiveServices,
+): Promise<Outcome> {
+  const { exchange } = operation;
   const failure = (error: unknown): string =>
     operation.failure(error instanceof RefusedOperation ? error.cause : error);
   const format: EventFormat = {

@@ -40,15 +40,6 @@ export function eventReply(body: Reply['body']): Reply {
   return { status: 200, type: 'text/event-stream; charset=utf-8', body, headers };
 }
 
-/** Longest wait, in seconds. */
-const MAX_WAIT_S = 120;
-
-/** Seconds that a client wants to wait for a new answer, or 0. */
-export function preferredWait({ method, headers: { ifNoneMatch, prefer } }: Exchange): number {
-  if (ifNoneMatch === '' || method !== 'GET') return 0;
-  return Math.min(Number(/(?:^|[\s,;])wait\s*=\s*"?(\d+)"?(?:$|[\s,;])/i.exec(prefer)?.[1] ?? 0), MAX_WAIT_S);
-}
-
 /** Answers when the answer differs from the one that the client has, or with 304 after the given time. */
 export async function waitForChange(
   exchange: Exchange,

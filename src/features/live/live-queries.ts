@@ -11,6 +11,7 @@ import { within } from '../../base/time-limit.js';
 import type { Collection } from '../../compiler/model/model.js';
 import type { Identity } from '../../server/access/identity.js';
 import type { Policies } from '../../server/access/policies.js';
+import type { ChangeEvent } from '../../server/changes/change-event.js';
 import type { LiveMode, LogFigures, Sources, Transaction } from '../../server/changes/change-source.js';
 import { type ChangeListener, ChangeStream, changeSources } from '../../server/changes/change-stream.js';
 import { Freshness } from '../../server/changes/freshness.js';
@@ -25,7 +26,6 @@ import type { Database } from '../../server/postgres/pools/database.js';
 import { type LoggedChange, type LoggedTable, positionText } from '../../server/postgres/wire/pgoutput.js';
 import type { TableChanges } from '../../speed/cache/dependency-index.js';
 import type { ReadCache } from '../../speed/cache/read-cache.js';
-import type { ChangeEvent } from '../extensions/api.js';
 import { LiveEvents } from './live-events.js';
 import { LiveStats } from './live-stats.js';
 import {

@@ -18,8 +18,10 @@ import { NO_CLIENT, type RequestClient } from '../../server/execute/stages.js';
 import type { Limit } from '../../server/http/limiter.js';
 import type { Socket, SocketClient, SocketHandler, SocketProtocol } from '../../server/http/websocket.js';
 import { TurnQueue } from '../../server/node/turns.js';
+import type { LiveQueries } from '../live/live-queries.js';
 
-export interface ConnectionServices extends ItemsServices {
+export interface ConnectionServices extends Omit<ItemsServices, 'live'> {
+  readonly live: LiveQueries;
   readonly config: Config;
   /** The limit of messages, or null for none. */
   readonly limit: Limit | null;

@@ -5,11 +5,12 @@ import { live } from '../live/feature.js';
 export const sockets: Feature = {
   name: 'sockets',
   needs: [live],
-  open: async ({ config, core: { mirror, policies }, items, access, limits, observe, graphql }) => {
-    if (!config.WEBSOCKETS_ENABLED) return null;
+  open: async ({ config, core: { mirror, policies }, items, access, limits, observe, graphql, use }) => {
+    const queries = use(live);
+    if (!config.WEBSOCKETS_ENABLED || queries === null) return null;
     const { websocketProtocol } = await import('./directus-connection.js');
     const { graphqlSocketProtocol } = await import('./graphql-connection.js');
-    const services = { ...items, mirror, policies, config, limit: limits.requests, observe };
+    const services = { ...items, live: queries, mirror, policies, config, limit: limits.requests, observe };
     return {
       sockets: () => [
         websocketProtocol({ ...services, authentication: access }),

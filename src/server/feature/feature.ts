@@ -7,9 +7,11 @@ import type { ApiRoute } from '../api/action.js';
 import type { GraphqlPage } from '../api/graphql/endpoint.js';
 import type { PersistedQueries } from '../api/graphql/persisted.js';
 import type { ItemsServices } from '../api/items/item-writes.js';
+import type { LiveReads } from '../api/items/live-reads.js';
 import type { Metric } from '../api/server/metric.js';
 import type { Gather } from '../api/server/metrics.js';
 import type { ResourceRoutes } from '../api/system-collections.js';
+import type { ChangeEvent } from '../changes/change-event.js';
 import type { Config } from '../config/config.js';
 import type { WriteHook } from '../execute/hooks/write-hook.js';
 import type { Limits } from '../http/limiter.js';
@@ -52,13 +54,20 @@ export interface FeaturePart<Exports = unknown> {
   sockets?(): readonly SocketProtocol[];
   readonly graphqlPage?: GraphqlPage;
   metrics?(): readonly Metric[];
-  check?(): Checks;
+  check?(): Checks | Promise<Checks>;
+  /** Answers reads again whenever their result changes. One feature may have it. */
+  readonly live?: LiveReads;
+  /** Reports each committed change from now on. Rejects if PostgreSQL does not report changes. */
+  watchChanges?(listener: (event: ChangeEvent) => void): Promise<void>;
   /** Records answered requests. One feature may have it. */
   readonly recorder?: RequestRecorder;
   /** Answers a question that a thread has asked all threads. */
   onQuestion?(question: unknown): unknown;
   /** Gets what a thread, or the work of the process, has broadcast. */
   onBroadcast?(payload: string): void;
+  /** A user, role or token has changed. */
+  onAccessChange?(): void;
+  onSessionsEnded?(): void;
   /** Notifications may have been missed. */
   onReload?(): void;
   /** Called when requests are answered: work in the background would delay the start. */

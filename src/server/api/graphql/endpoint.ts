@@ -1,6 +1,6 @@
 /** /graphql and /graphql/system: a whole operation with all its root fields is one statement, or one transaction. */
 
-import { methodNotAllowed, ServiceError } from '../../../base/errors.js';
+import { methodNotAllowed, ServiceError, serviceUnavailable } from '../../../base/errors.js';
 import { DocumentFailure, documentFailure, FieldFailure, responseError } from '../../../compiler/graphql/failure.js';
 import { type Operations, UnsafeMethod } from '../../../compiler/graphql/operations.js';
 import type {
@@ -11,8 +11,6 @@ import type {
 import type { RootScope } from '../../../compiler/graphql/schema-access.js';
 import { checkArguments } from '../../../compiler/plan/call-arguments.js';
 import type { ParsedOperation } from '../../../compiler/request/ast.js';
-import { liveOperation } from '../../../features/live/graphql-live.js';
-import type { LiveQueries } from '../../../features/live/live-queries.js';
 import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
@@ -25,6 +23,7 @@ import type { Mirror } from '../../postgres/catalog/watch.js';
 import type { ApiRoute, Description } from '../action.js';
 import { writerOf } from '../items/item-writes.js';
 import { explainItems, explainPreference } from '../items/items.js';
+import type { LiveReads } from '../items/live-reads.js';
 import { list, object, ok, orNull, queryParameter, RECORD, STRING } from '../openapi/json-schema.js';
 import { type Actions, type Called, callAction } from './actions.js';
 import { failure, type Negotiated, negotiate, readParameters, refusal, success, wantsPage } from './http.js';
@@ -43,7 +42,8 @@ interface GraphqlServices {
   readonly writes: Writes;
   readonly operations: Operations;
   readonly persisted: PersistedQueries;
-  readonly live: LiveQueries;
+  /** Null without live queries. */
+  readonly live: () => LiveReads | null;
   /** The actions of routes, for root fields that call them. */
   readonly actions: Actions;
   /** The page for browsers, or null if there is none. */
@@ -109,10 +109,11 @@ async function answer(
   if (text === null) return refusal([NOT_FOUND], negotiated, 200);
   const request = { text, operationName, variables, safe: exchange.method !== 'POST', scope };
   if (isLive) {
-    const { live, reads, identities } = services;
+    const live = services.live();
+    if (live === null) throw serviceUnavailable('live', 'There are no live queries');
     const parse = async (as: Identity): Promise<ParsedDocument> => parseAsCaller(request, as, exchange, services);
     const bodyOf = (error: unknown): string => String(failureReply(error, negotiated).body);
-    return liveOperation({ exchange, live, reads, identities, parse, failure: bodyOf }, caller);
+    return live.run({ exchange, parse, failure: bodyOf }, caller);
   }
   try {
     const document = await parseAsCaller(request, caller, exchange, services);

@@ -12,7 +12,6 @@ import {
   parseIfMatch,
   type WriteRequest,
 } from '../../../compiler/request/write.js';
-import type { LiveQueries } from '../../../features/live/live-queries.js';
 import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
 import { viewWrites } from '../../access/view-as.js';
@@ -24,13 +23,15 @@ import { tagOf, withoutEnvelope, withoutRow } from '../../http/etag.js';
 import type { Exchange } from '../../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../../http/reply.js';
 import type { SocketClient } from '../../http/websocket.js';
+import type { LiveReads } from './live-reads.js';
 
 export interface ItemsServices {
   readonly identities: Identities;
   readonly reads: Reads;
   readonly writes: Writes;
   readonly limits: ParseLimits;
-  readonly live: LiveQueries;
+  /** Null without live queries. */
+  readonly live: () => LiveReads | null;
 }
 
 /** The collection or item that the path of a request names. */

@@ -3,14 +3,19 @@
  * database. A call that returns rows of a collection is read as the collection is.
  */
 import { build } from 'fast-json-stringify';
-import { forbidden, forbiddenCollection, invalidQuery, methodNotAllowed } from '../../../base/errors.js';
+import {
+  forbidden,
+  forbiddenCollection,
+  invalidQuery,
+  methodNotAllowed,
+  serviceUnavailable,
+} from '../../../base/errors.js';
 import { parseJson } from '../../../base/exact-json.js';
 import { checkArguments } from '../../../compiler/plan/call-arguments.js';
 import type { Parsed } from '../../../compiler/request/ast.js';
 import { UrlCache } from '../../../compiler/request/parse-cache.js';
 import { limitsOf, type ParseLimits } from '../../../compiler/request/parse-context.js';
 import { parseRead, parseRpc, parseRpcSearch, parseSearch, tagged } from '../../../compiler/request/rest.js';
-import { eventStream, preferredWait, waitForChange } from '../../../features/live/item-streams.js';
 import type { Identity } from '../../access/identity.js';
 import { mayExplain } from '../../access/view-as.js';
 import { type MaybePromise, type ReadStages, RepliedRead, read } from '../../execute/pipeline.js';
@@ -29,6 +34,7 @@ import {
   writerOf,
   writtenReply,
 } from './item-writes.js';
+import { preferredWait } from './live-reads.js';
 
 export function itemsRoutes(services: ItemsServices): Route[] {
   const system = systemTables();
@@ -132,14 +138,17 @@ export class ItemsRead extends RepliedRead implements ReadStages<Parsed, Reply |
   /** Sends the result, and again after each change, as events. */
   async subscribe(): Promise<Reply | typeof DEFERRED> {
     const parsed = enveloped(await this.#parse('live', wholeAnswers(this.services.limits)));
-    return eventStream(this.client, this.services, () => parsed);
+    const live = this.services.live();
+    if (live === null) throw serviceUnavailable('live', 'There are no live queries');
+    return live.stream(this.client, () => parsed);
   }
 
   /** Waits for a change. A read that cannot be live is answered at once, as without the preference. */
   async wait(): Promise<Reply | typeof DEFERRED> {
-    if ((await this.services.live.obstacle()) !== null) return read(this, this.services.reads);
+    const live = this.services.live();
+    if (live === null || (await live.obstacle()) !== null) return read(this, this.services.reads);
     const parsed = enveloped(await this.#parse('wait', wholeAnswers(this.services.limits)));
-    return waitForChange(this.client, this.services, () => parsed, preferredWait(this.client));
+    return live.wait(this.client, () => parsed, preferredWait(this.client));
   }
 
   /** `use` names the limits, which are part of the cache key. */

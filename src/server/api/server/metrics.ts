@@ -8,13 +8,10 @@ import { isMainThread, threadId } from 'node:worker_threads';
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
 import type { Event } from '../../../base/observe.js';
 import { packageVersion } from '../../../base/package-files.js';
-import type { LiveQueries } from '../../../features/live/live-queries.js';
-import { LAG_BOUNDS_S } from '../../../features/live/live-stats.js';
 import type { ReadCache } from '../../../speed/cache/read-cache.js';
 import type { Replica } from '../../../speed/replicas/replicas.js';
 import type { Identities } from '../../access/identities.js';
 import { onlyAdministrator } from '../../access/identity.js';
-import type { LogFigures } from '../../changes/change-source.js';
 import type { Config } from '../../config/config.js';
 import type { Reads } from '../../execute/reads/reads.js';
 import type { Writes } from '../../execute/writes/writes.js';
@@ -35,7 +32,6 @@ export interface MetricsServices {
   readonly reads: Reads;
   readonly writes: Writes;
   readonly events: ReadonlyMap<Event['kind'], number>;
-  readonly live: LiveQueries;
   /** The metrics of the features. */
   readonly ofFeatures: () => readonly Metric[];
   readonly router: () => Router;
@@ -65,7 +61,6 @@ export async function collect(services: MetricsServices): Promise<Metric[]> {
     ...sourceMetrics(services),
     ...threadMetrics(),
     ...schemaMetrics(services),
-    ...liveMetrics(services.live),
     ...services.ofFeatures(),
     ...(services.reads.cache ? cacheMetrics(services.reads.cache) : []),
   ];
@@ -270,29 +265,6 @@ function schemaMetrics({ mirror, reads, writes }: MetricsServices): Metric[] {
   ];
 }
 
-function liveMetrics({ subscriptions, topics, stats, stream: { figures } }: LiveQueries): Metric[] {
-  const name = 'lateral_live_lag_seconds';
-  const help = 'The time from the commit of a change until an answer with it was sent to its subscribers.';
-  const lags = histogramValues(name, { bounds: LAG_BOUNDS_S, buckets: stats.lags, sum: stats.lagSum }, {});
-  return [
-    gauge('lateral_live_subscriptions', 'Live queries.', subscriptions),
-    gauge('lateral_live_topics', 'Live queries that differ in their statement or values.', topics.size),
-    gauge('lateral_live_shapes', 'Statements of live queries.', topics.shapes),
-    counter(
-      'lateral_live_transactions_total',
-      'Transactions that changed what a live query reads.',
-      stats.transactions,
-    ),
-    counter('lateral_live_reads_total', 'Reads of live queries.', stats.reads),
-    counter('lateral_live_unchanged_total', 'Reads of live queries with the same answer as before.', stats.unchanged),
-    counter('lateral_live_answers_total', 'Answers that were sent to subscribers.', stats.sent),
-    counter('lateral_live_dropped_total', 'Answers that a newer one replaced before they were sent.', stats.dropped),
-    counter('lateral_live_resyncs_total', 'Times that all live queries were read again.', stats.resyncs),
-    { name, help, type: 'histogram', aggregator: 'sum', values: lags },
-    ...logMetrics(figures),
-  ];
-}
-
 function cacheMetrics({ hits, misses, evictions, invalidations, used, entries, lag, pending }: ReadCache): Metric[] {
   const behind = 'How far answers from memory may be behind the database.';
   const held =
@@ -311,21 +283,6 @@ function cacheMetrics({ hits, misses, evictions, invalidations, used, entries, l
 
 /** Milliseconds: shown if the database was never compared. */
 const MAX_LAG_MS = 86_400_000;
-
-/** Threads read the same log: together they keep as much of it, and are as late, as the last of them. */
-function logMetrics(figures: LogFigures | null): Metric[] {
-  const kept = 'WAL that PostgreSQL keeps for the log streams of live queries.';
-  const lag = 'How long the log stream of live queries is behind the log.';
-  return [
-    { ...gauge('lateral_live_wal_kept_bytes', kept, figures?.walKept ?? 0), aggregator: 'max' },
-    { ...gauge('lateral_live_stream_lag_seconds', lag, (figures?.lagMs ?? 0) / 1_000), aggregator: 'max' },
-    counter(
-      'lateral_live_slots_replaced_total',
-      'Slots of log streams that were replaced.',
-      figures?.replacements ?? 0,
-    ),
-  ];
-}
 
 /**
  * The processor time of the calling thread: unlike the time that its event loop was busy, it does not grow while other programs use the
