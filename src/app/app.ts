@@ -8,7 +8,6 @@ import { StartError } from '../base/errors.js';
 import type { Event, Observer } from '../base/observe.js';
 import type { Operations } from '../compiler/graphql/operations.js';
 import type { ParseLimits } from '../compiler/request/parse-context.js';
-import { DIRECTUS_SDL_TYPE, directusNames, withDirectusSchema } from '../features/directus/compatibility.js';
 import { extensionRoutes } from '../features/extensions/extension-routes.js';
 import { Identities } from '../server/access/identities.js';
 import { ForeignTokens, Tokens } from '../server/access/tokens.js';
@@ -53,7 +52,7 @@ import type { SocketProtocol } from '../server/http/websocket.js';
 import { type Checks, checkHealth, type Health, Readiness } from '../server/postgres/health.js';
 import type { Core } from './core.js';
 import { features } from './features.js';
-import { type CommonContext, OpenFeatures } from './open-features.js';
+import { type CommonContext, dialectOf, OpenFeatures } from './open-features.js';
 
 /** A change that every thread applies at once. */
 export type Broadcast =
@@ -146,7 +145,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     limits: items.limits,
     watchChanges: (listener) => opened.watchChanges(listener),
     serving: () => opened.start(),
-    names: config.DIRECTUS_COMPATIBILITY ? directusNames : null,
+    names: parts.dialect?.names ?? null,
     sockets: opened.sockets(),
     generation: () => identities.generation,
     apply: (message) => apply(message, parts, opened),
@@ -220,7 +219,8 @@ async function createParts(config: Config, core: Core, shared: Shared, observe: 
   const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config), live: () => later.live };
   const persisted = openPersistedQueries(config, shared);
   const readiness = new Readiness(shared.health);
-  const services = { identities, access, items, later, persisted, readiness };
+  const dialect = await dialectOf(features, config);
+  const services = { identities, access, items, later, dialect, persisted, readiness };
   return { config, core, shared, observe, ...services };
 }
 
@@ -241,16 +241,16 @@ interface RouteParts {
 
 /** All routes but those of GraphQL. */
 function restRoutes(parts: Parts, { features, metrics, operations }: RouteParts): ApiRoute[] {
-  const { config, core, shared, identities, access, items, readiness } = parts;
+  const { config, core, shared, identities, access, items, readiness, dialect } = parts;
   const { database, reads } = core;
   return [
     ...specsRoutes({
       ...items,
       operations,
       introspection: config.GRAPHQL_INTROSPECTION,
-      sdlType: config.DIRECTUS_COMPATIBILITY ? DIRECTUS_SDL_TYPE : 'text/plain',
+      sdlType: dialect?.sdlType ?? 'text/plain',
     }),
-    ...serverRoutes({ config, identities, database, health: shared.health, readiness }),
+    ...serverRoutes({ config, identities, database, health: shared.health, readiness, dialect }),
     ...metricsRoutes(metrics, shared.gather),
     ...shapesRoutes({ identities, database, shapes: shared.shapes, shapeStats: reads.shapeStats }),
     ...budgetRoutes({
@@ -271,7 +271,7 @@ function restRoutes(parts: Parts, { features, metrics, operations }: RouteParts)
   ];
 }
 
-function modelRoutes({ config, identities, core: { policies, schemaChanges } }: Parts): ApiRoute[] {
+function modelRoutes({ dialect, identities, core: { policies, schemaChanges } }: Parts): readonly ApiRoute[] {
   const services = { identities, policies, schemaChanges };
   const routes = [
     ...fieldsRoutes(services),
@@ -282,7 +282,7 @@ function modelRoutes({ config, identities, core: { policies, schemaChanges } }: 
     ...checksRoutes(services),
     ...functionsRoutes(services),
   ];
-  return config.DIRECTUS_COMPATIBILITY ? withDirectusSchema(routes) : routes;
+  return dialect === null ? routes : dialect.schemaRoutes(routes);
 }
 
 function metricsServices({ config, core, shared, identities }: Parts, opened: OpenFeatures) {

@@ -2,7 +2,6 @@
 import { getHeapStatistics } from 'node:v8';
 import type { Observer } from '../base/observe.js';
 import type { Synonyms } from '../compiler/model/synonyms.js';
-import { directusSynonyms } from '../features/directus/compatibility.js';
 import type { Extensions } from '../features/extensions/extensions.js';
 import { DatabaseCaller } from '../server/access/database-caller.js';
 import { ShapeStats } from '../server/batching/shape-stats.js';
@@ -18,7 +17,7 @@ import type { CallerWrites } from '../speed/cache/caller-writes.js';
 import { ReadCache } from '../speed/cache/read-cache.js';
 import type { Replicas } from '../speed/replicas/replicas.js';
 import { features } from './features.js';
-import { hooksOf } from './open-features.js';
+import { dialectOf, hooksOf } from './open-features.js';
 
 export interface Core extends FeatureCore {
   /** The replicas, or null if there are none. */
@@ -29,9 +28,9 @@ export interface Core extends FeatureCore {
   readonly extensions: Extensions | null;
 }
 
-/** The names that clients of another API use, or null if they use those of the service. */
-export function synonymsOf({ DIRECTUS_COMPATIBILITY: isCompatible }: Config): Synonyms | null {
-  return isCompatible ? directusSynonyms() : null;
+/** The names of the service's own collections that clients of another API use, or null. */
+export async function synonymsOf(config: Config): Promise<Synonyms | null> {
+  return (await dialectOf(features, config))?.synonyms ?? null;
 }
 
 /** The parts that a core is made from. */

@@ -8,6 +8,7 @@ import type { ResourceRoutes } from '../server/api/system-collections.js';
 import type { ChangeEvent } from '../server/changes/change-event.js';
 import type { Config } from '../server/config/config.js';
 import type { WriteHook } from '../server/execute/hooks/write-hook.js';
+import type { Dialect } from '../server/feature/dialect.js';
 import type { Feature, FeatureContext, FeaturePart } from '../server/feature/feature.js';
 import { NO_RECORDER, type RequestRecorder } from '../server/http/request-recorder.js';
 import type { SocketProtocol } from '../server/http/websocket.js';
@@ -130,6 +131,15 @@ export function inOrder(features: readonly Feature[]): readonly Feature[] {
   };
   for (const feature of features) add(feature);
   return [...ordered];
+}
+
+/** The other API that clients may use, or null if there is none. */
+export async function dialectOf(features: readonly Feature[], config: Config): Promise<Dialect | null> {
+  for (const feature of features) {
+    const dialect = await feature.dialect?.(config);
+    if (dialect) return dialect;
+  }
+  return null;
 }
 
 /** The write hooks of all features. */

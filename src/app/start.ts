@@ -400,7 +400,7 @@ async function openSource(start: Start): Promise<Pick<Sources, 'database' | 'dat
   const database = await openDatabase(
     config,
     databaseUrl,
-    { checksSessions, signal, synonyms: synonymsOf(config) },
+    { checksSessions, signal, synonyms: await synonymsOf(config) },
     observe,
   );
   started.add(() => database.close(), Infinity);

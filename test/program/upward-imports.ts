@@ -5,7 +5,6 @@
 export const UPWARD_IMPORTS: ReadonlySet<string> = new Set([
   'server/api/server/metrics.ts speed/cache/read-cache',
   'server/api/server/metrics.ts speed/replicas/replicas',
-  'server/api/server/server.ts features/directus/compatibility',
   'server/api/server/server.ts speed/plan-choices/generic-plan',
   'server/changes/change-source.ts speed/cache/dependency-index',
   'server/changes/freshness.ts speed/cache/read-cache',

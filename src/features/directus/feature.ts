@@ -10,4 +10,15 @@ export const directus: Feature = {
       load: async () => (await import('./types-command.js')).COMMANDS.types,
     },
   },
+  dialect: async ({ DIRECTUS_COMPATIBILITY: isCompatible }) => {
+    if (!isCompatible) return null;
+    const directus = await import('./compatibility.js');
+    return {
+      synonyms: directus.directusSynonyms(),
+      names: directus.directusNames,
+      version: directus.DIRECTUS_VERSION,
+      sdlType: directus.DIRECTUS_SDL_TYPE,
+      schemaRoutes: directus.withDirectusSchema,
+    };
+  },
 };

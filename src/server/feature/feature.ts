@@ -22,6 +22,7 @@ import type { Database } from '../postgres/pools/database.js';
 import type { CommandEntry } from './command.js';
 import type { Core } from './core.js';
 import type { DatabaseSource } from './database-source.js';
+import type { Dialect } from './dialect.js';
 
 /**
  * A part of the product that can be deleted with its folder and its line in app/features.ts. A manifest imports types only: code is
@@ -36,6 +37,8 @@ export interface Feature<Exports = unknown> {
   readonly commands?: Readonly<Record<string, CommandEntry>>;
   /** Checks and consequences of writes to its tables, also of those that a command makes. */
   hooks?(config: Config): Promise<readonly WriteHook[]>;
+  /** Another API that clients may use, or null if the options turn it off. One feature may have it. */
+  dialect?(config: Config): Promise<Dialect | null>;
   /** A database for services without DATABASE_URL. One feature may have it. */
   database?(): Promise<DatabaseSource>;
   /** The part of each serving thread, or null if the options turn the feature off. */

@@ -81,7 +81,7 @@ async function openCore(
   const database = await openDatabase(
     config,
     databaseUrl,
-    { checksSessions: false, identity, synonyms: synonymsOf(config) },
+    { checksSessions: false, identity, synonyms: await synonymsOf(config) },
     observe,
   );
   database.system = system;

@@ -10,7 +10,6 @@ import { within } from '../../../base/time-limit.js';
 import type { Operations } from '../../../compiler/graphql/operations.js';
 import { describeSchema } from '../../../compiler/graphql/schema.js';
 import type { RootScope } from '../../../compiler/graphql/schema-access.js';
-import { DIRECTUS_VERSION } from '../../../features/directus/compatibility.js';
 import { explainGeneric } from '../../../speed/plan-choices/generic-plan.js';
 import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
@@ -45,6 +44,8 @@ interface ServerServices {
   /** The health of all threads. */
   readonly health: () => Promise<Health>;
   readonly readiness: Readiness;
+  /** The API that clients were written for, or null if it is that of the service. */
+  readonly dialect: { readonly version: string } | null;
 }
 
 const LIMIT = either({ const: false }, object({ points: INTEGER, duration: INTEGER }));
@@ -165,7 +166,7 @@ function healthResponse(body: HealthBody): Reply {
 }
 
 async function info({ caller }: ActionRequest<Identity>, services: ServerServices): Promise<ActionResult> {
-  const { config, database } = services;
+  const { config, database, dialect } = services;
   const [project] = await database.rows<Record<string, unknown>>(
     `select project_name, project_descriptor, project_color, default_language, public_note,
        public_registration, public_registration_verify_email
@@ -177,9 +178,7 @@ async function info({ caller }: ActionRequest<Identity>, services: ServerService
       ? shared
       : {
           ...shared,
-          ...(config.DIRECTUS_COMPATIBILITY
-            ? { version: DIRECTUS_VERSION, lateral: packageVersion }
-            : { version: packageVersion }),
+          ...(dialect !== null ? { version: dialect.version, lateral: packageVersion } : { version: packageVersion }),
           rateLimit: config.RATE_LIMITER_ENABLED && {
             points: config.RATE_LIMITER_POINTS,
             duration: config.RATE_LIMITER_DURATION,
