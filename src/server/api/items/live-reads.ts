@@ -6,7 +6,7 @@ import type { MaybePromise } from '../../execute/pipeline.js';
 import type { Exchange } from '../../http/exchange.js';
 import type { Outcome, Reply } from '../../http/reply.js';
 
-/** The query of a live read, parsed anew when the rights of its caller change. */
+/** Parses the query of a live read, again after each change of the rights of its caller. */
 type ParseRead = (caller: Identity) => MaybePromise<ReadQuery>;
 
 /** An operation of GraphQL that is sent again whenever its result changes. */
