@@ -15,7 +15,7 @@ import {
   waitFor,
 } from '../../support/service.js';
 
-t.setTimeout(115_000);
+t.setTimeout(280_000);
 /** Each is made and deleted: two changes. LIVE_FIELDS makes it longer. */
 const FIELDS = Number(process.env['LIVE_FIELDS'] ?? 100);
 const READERS = 8;
