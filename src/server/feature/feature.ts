@@ -25,8 +25,8 @@ import type { DatabaseSource } from './database-source.js';
 import type { Dialect } from './dialect.js';
 
 /**
- * A part of the product that can be deleted with its folder and its line in app/features.ts. A manifest imports types only: code is
- * imported by the functions that need it, so that a feature that is off takes no memory.
+ * A part of the product that can be deleted with its folder and its line in app/features.ts. A manifest imports types only, and code in
+ * the functions that need it: commands read all manifests. `build.mjs` loads the code of the service with the service.
  */
 export interface Feature<Exports = unknown> {
   /** The name of its folder in src/features, sql/features and test/features. */
