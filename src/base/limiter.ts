@@ -68,6 +68,8 @@ interface Waiting {
   readonly turn: Turn;
   readonly admit: () => void;
   readonly refuse: (reason: Error) => void;
+  /** The number of turns when it came. */
+  readonly since: number;
 }
 
 /** A caller with work that waits or runs. */
@@ -170,7 +172,7 @@ export class Limiter {
   #callerOf(name: string): Caller {
     const known = this.#callers.get(name);
     if (known) return known;
-    const caller: Caller = { name, waiting: new Set(), running: 0, locking: 0, served: 0 };
+    const caller: Caller = { name, waiting: new Set(), running: 0, locking: 0, served: this.#turns - HALF };
     this.#callers.set(name, caller);
     return caller;
   }
@@ -247,7 +249,7 @@ export class Limiter {
         end();
         resolve(this.#take(caller, turn));
       };
-      const waiting: Waiting = { turn, admit, refuse };
+      const waiting: Waiting = { turn, admit, refuse, since: this.#turns - HALF };
       const timer = setTimeout(() => {
         this.isStarved = true;
         refuse(this.options.refusal());
@@ -261,12 +263,12 @@ export class Limiter {
     });
   }
 
-  /** The caller with the longest queue gives up its last work. */
+  /** The caller with the longest queue gives up its last work. If there are several, the newest caller does. */
   #bound(): void {
     if (this.#waiting <= (this.options.maxWaiting ?? MAX_WAITING)) return;
     let longest: Caller | null = null;
     for (const caller of this.#callers.values())
-      if (caller.waiting.size > (longest?.waiting.size ?? 0)) longest = caller;
+      if (caller.waiting.size >= (longest?.waiting.size ?? 0)) longest = caller;
     [...(longest?.waiting ?? [])].at(-1)?.refuse(this.options.refusal());
   }
 
@@ -279,11 +281,13 @@ export class Limiter {
     }
   }
 
-  /** The caller with the least running work is next. If there are several, the one whose last turn is the longest ago is. */
+  /** The caller with the least running work is next. If there are several, the one whose last turn is the longest ago is, then the first. */
   #next(): Waiting | null {
     let found: { readonly caller: Caller; readonly waiting: Waiting } | null = null;
     for (const caller of this.#callers.values()) {
-      const isLater = found && (caller.running - found.caller.running || caller.served - found.caller.served) > 0;
+      const isLater =
+        found !== null &&
+        (runningOf(caller) - runningOf(found.caller) || lastTurnOf(caller) - lastTurnOf(found.caller)) >= 0;
       // A caller without a free place would have its whole queue looked through.
       if (isLater || !this.#mayRun(caller, OWN_TURN)) continue;
       for (const waiting of caller.waiting)
@@ -307,6 +311,21 @@ export class Limiter {
     this.#isClosed = true;
     for (const { waiting } of [...this.#callers.values()]) for (const { refuse } of [...waiting]) refuse(stopped());
   }
+}
+
+/** A new caller comes after those that were served before, and before the one that was served last. */
+const HALF = 0.5;
+
+/** Work without a caller, such as a batch, is that of several callers. It waits for its turn, and not for the others to end. */
+function runningOf({ name, running }: Caller): number {
+  return name === '' ? 0 : running;
+}
+
+/** The turn that the caller had last, or for work without a caller the turn at which the oldest of it came. */
+function lastTurnOf({ name, served, waiting }: Caller): number {
+  if (name !== '') return served;
+  for (const { since } of waiting) return since;
+  return served;
 }
 
 class HeldPlace implements Place {

@@ -60,6 +60,41 @@ t.test('callers take turns, and the work of each keeps its order', async (t) => 
   t.strictSame(work.begun, ['a1', 'b1', 'a2', 'b2', 'a3']);
 });
 
+t.test('callers who were not served yet are served in the order in which they came', async (t) => {
+  const work = new Work(1);
+  const names = ['a', 'b', 'c', 'd', 'e'];
+  for (const caller of names) void work.begin(caller, { caller });
+  await nextTurn();
+  for (const name of names) await work.end(name);
+  t.strictSame(work.begun, names);
+});
+
+t.test('a caller with much work gets turns while new callers come', async (t) => {
+  const work = new Work(1);
+  for (const name of ['a1', 'a2']) void work.begin(name, ann);
+  await nextTurn();
+  let current = 'a1';
+  for (let guest = 0; guest < 10 && !work.begun.includes('a2'); guest++) {
+    void work.begin(`guest ${guest}`, { caller: `guest ${guest}` });
+    await work.end(current);
+    current = work.begun.at(-1) ?? '';
+  }
+  t.strictSame(work.begun, ['a1', 'guest 0', 'a2']);
+});
+
+t.test('work without a caller takes its turn beside new callers', async (t) => {
+  const work = new Work(2);
+  for (const name of ['batch 1', 'batch 2', 'batch 3']) void work.begin(name, { caller: '' });
+  await nextTurn();
+  let current = 'batch 1';
+  for (let guest = 0; guest < 10 && !work.begun.includes('batch 3'); guest++) {
+    void work.begin(`guest ${guest}`, { caller: `guest ${guest}` });
+    await work.end(current);
+    current = work.begun.at(-1) ?? '';
+  }
+  t.ok(work.begun.indexOf('batch 3') <= 3, work.begun.join());
+});
+
 t.test('work that comes later does not pass work that waits', async (t) => {
   const work = new Work(1);
   void work.begin('first', ann);
