@@ -82,15 +82,16 @@ export async function waitForChange(
 /** The credentials and the query of a subscription. The caller is identified again whenever users or permissions change. */
 class RequestCredentials extends LastingCredentials implements LiveSource {
   constructor(
-    exchange: Exchange,
+    private readonly exchange: Exchange,
     private readonly identities: Identities,
     readonly parse: LiveSource['parse'],
   ) {
     super(exchange);
   }
 
+  /** A caller that a program names replaces that of the credentials. */
   identify(): MaybePromise<Identity> {
-    return this.identities.identify(this);
+    return this.exchange.renewCaller?.() ?? this.identities.identify(this);
   }
 }
 

@@ -3,6 +3,7 @@
 import { invalidQuery, StartError, serviceUnavailable } from '../../base/errors.js';
 import { messageOf } from '../../base/narrow.js';
 import { createObserver, type Observer } from '../../base/observe.js';
+import type { Identity } from '../../server/access/identity.js';
 import type { Config } from '../../server/config/config.js';
 import type { Extension } from '../../server/execute/hooks/definition.js';
 import type { LocalServer } from '../../speed/threads/local-server.js';
@@ -178,8 +179,9 @@ export class LateralService implements Lateral {
     if (typeof url !== 'string' || !headers || !signal)
       throw invalidQuery('"fetch" takes a Request, such as new Request("http://lateral/items/articles")');
     if (headers.has('upgrade')) throw invalidQuery('WebSockets need the port: fetch cannot answer an upgrade');
-    const caller = as === undefined ? null : await this.#api.callerOf(as, address);
-    return local.fetch(request, { address, caller });
+    if (as === undefined) return local.fetch(request, { address, caller: null });
+    const renew = (): Promise<Identity> => this.#api.callerOf(as, address);
+    return local.fetch(request, { address, caller: await renew(), renew });
   };
 
   items<Row extends object = Item>(collection: string, options: { readonly as: As }): Items<Row> {

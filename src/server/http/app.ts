@@ -42,6 +42,8 @@ export interface RequestSource {
   readonly address: string;
   /** The caller, or null if the credentials of the request name it. */
   readonly caller: Identity | null;
+  /** Identifies the caller again, for a response that stays open. */
+  readonly renew?: (() => Promise<Identity>) | null;
 }
 
 export interface HttpServer {
@@ -124,8 +126,8 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
   };
 }
 
-/** Serves a request. The caller is null if its credentials name the caller. */
-type Receive = (request: ServerRequest, response: ServerResponse, caller: Identity | null) => void;
+/** Serves a request. The source is null for a request of a socket, whose credentials name the caller. */
+type Receive = (request: ServerRequest, response: ServerResponse, source: RequestSource | null) => void;
 
 interface Receivers {
   readonly any: Receive;
@@ -165,10 +167,10 @@ async function openSocket(
   };
 }
 
-async function fetchFrom(receive: Receive, request: Request, { address, caller }: RequestSource): Promise<Response> {
+async function fetchFrom(receive: Receive, request: Request, source: RequestSource): Promise<Response> {
   if (request.signal.aborted) throw request.signal.reason;
-  const response = new MemoryResponse(request, address);
-  receive(new MemoryRequest(request), response, caller);
+  const response = new MemoryResponse(request, source.address);
+  receive(new MemoryRequest(request), response, source);
   return response.response;
 }
 
@@ -180,9 +182,12 @@ function createReceivers(responder: Responder, traces: Traces | null, handle: Ha
       ? (request: ServerRequest, response: ServerResponse, path: string) =>
           new Exchange(request, response, responder, path)
       : (request: ServerRequest, response: ServerResponse) => new TracedExchange(request, response, responder, traces);
-  const any: Receive = (request, response, caller) => {
+  const any: Receive = (request, response, source) => {
     const exchange = exchangeOf(request, response, request.getUrl());
-    exchange.caller = caller;
+    if (source !== null) {
+      exchange.caller = source.caller;
+      exchange.renewCaller = source.renew ?? null;
+    }
     serveExchange(exchange, responder, handle);
   };
   if (kept === null) return { any, get: (request, response) => any(request, response, null) };

@@ -129,6 +129,8 @@ export class Exchange {
   fromAdministrator = false;
   /** The caller if the program itself sends the request; null if its credentials name the caller. */
   caller: Identity | null = null;
+  /** Identifies that caller again, or null if the credentials name the caller. */
+  renewCaller: (() => Promise<Identity>) | null = null;
   /** The caller, with whose permissions it is answered; null until the caller is identified. */
   identity: Identity | null = null;
   /** The text of the statement that answers it; '' for none. */

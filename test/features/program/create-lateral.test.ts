@@ -274,6 +274,24 @@ t.test('whatever stands in "as", nothing leaks', async (t) => {
   t.equal(views.status, 403, 'the caller is no administrator');
 });
 
+t.test('the caller that a program names replaces that of the request in live queries too', async (t) => {
+  const live = (headers: Record<string, string>): Request =>
+    new Request('http://lateral/items/articles', { headers: { accept: 'text/event-stream', ...headers } });
+  const hidden = await lateral.fetch(live({ authorization: `Bearer ${ADMIN_TOKEN}` }), { as: 'public' });
+  t.equal(hidden.status, 403);
+  const waiting = await lateral.fetch(
+    new Request('http://lateral/items/articles', {
+      headers: { authorization: `Bearer ${ADMIN_TOKEN}`, prefer: 'wait=1', 'if-none-match': '"none"' },
+    }),
+    { as: 'public' },
+  );
+  t.equal(waiting.status, 403);
+  const ending = new AbortController();
+  const shown = await lateral.fetch(new Request(live({}), { signal: ending.signal }), { as: 'administrator' });
+  t.equal(shown.status, 200);
+  ending.abort();
+});
+
 t.test('a transaction is committed as a whole', async (t) => {
   const count = async (): Promise<number> => Number((await sql`select count(*)::int as n from authors`)[0]?.['n']);
   const before = await count();
