@@ -67,6 +67,10 @@ select id::text, name, status, url, collections::text, events::text, filter::tex
 from service_webhooks order by id`);
 
 /** Limits of webhooks that options set. */
+/** $1: the webhook, $2: the reason. */
+export const MARK_INCOMPLETE = withCatalog(`update service_webhooks set incomplete_since = now(), incomplete_reason = $2
+  where id = $1::uuid and incomplete_since is null`);
+
 export interface WebhookLimits {
   /** Deliveries of one webhook and collection that may be pending. */
   readonly maxBacklog: number;

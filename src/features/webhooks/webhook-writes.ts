@@ -1,9 +1,11 @@
 /** Checks writes of webhooks, and installs the triggers that they need. */
 import { forbidden, unprocessable } from '../../base/errors.js';
+import type { TableName } from '../../server/changes/publication.js';
 import type { HookedWrite, WriteHook } from '../../server/execute/hooks/write-hook.js';
 import { querySystem } from '../../server/execute/reads/session-reads.js';
 import {
   checkWebhook,
+  MARK_INCOMPLETE,
   parseWebhook,
   parseWebhooks,
   READ_WEBHOOKS,
@@ -36,7 +38,12 @@ export const webhookWrites = (limits: WebhookLimits): WriteHook => ({
         const rows = await readRows(write);
         for (const row of rows.filter((each) => before.get(each.id) !== JSON.stringify(each)))
           checkWebhook(parseWebhook(row), write.model, limits, write);
-        await installTriggers(write, rows, limits);
+        const lost = await installTriggers(write, rows, limits);
+        await markLost(
+          write,
+          rows.filter(({ id }) => before.has(id)),
+          lost,
+        );
       },
     };
   },
@@ -47,10 +54,15 @@ async function readRows(write: HookedWrite): Promise<WebhookRow[]> {
   return session.asService(() => session.query<WebhookRow>(database.qualified(READ_WEBHOOKS)));
 }
 
-async function installTriggers(write: HookedWrite, rows: readonly WebhookRow[], limits: WebhookLimits): Promise<void> {
+/** Returns the tables whose triggers somebody had disabled. */
+async function installTriggers(
+  write: HookedWrite,
+  rows: readonly WebhookRow[],
+  limits: WebhookLimits,
+): Promise<readonly TableName[]> {
   const { session, database, model } = write;
   const wanted = wantedTables(parseWebhooks(rows).webhooks, model, write);
-  await session.asService(async () => {
+  return session.asService(async () => {
     const query = <Row>(text: string, parameters: (string | null)[]): Promise<Row[]> => session.query(text, parameters);
     const { maxBacklog: maxChanges, maxPayload: maxBytes } = limits;
     const { missing } = await planTriggers(query, database.system, wanted, { maxChanges, maxBytes, isRenewed: false });
@@ -61,5 +73,24 @@ async function installTriggers(write: HookedWrite, rows: readonly WebhookRow[], 
       );
     await session.query(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
     for (const { statements } of missing) for (const statement of statements) await session.query(statement);
+    return missing.filter(({ disabled }) => disabled);
   });
+}
+
+/** Changes of these tables were not recorded for the webhooks that followed them before. */
+async function markLost(
+  { session, database, model }: HookedWrite,
+  rows: readonly WebhookRow[],
+  lost: readonly TableName[],
+): Promise<void> {
+  for (const { schema, name: table } of lost)
+    for (const { id, status, collections } of parseWebhooks(rows).webhooks) {
+      const name = collections.find((each) => {
+        const collection = model.collections.get(each);
+        return collection?.schema === schema && collection.table === table;
+      });
+      if (name === undefined || status === 'inactive') continue;
+      const reason = `the table of "${name}" had no triggers for a while`;
+      await session.asService(() => session.query(database.qualified(MARK_INCOMPLETE), [id, reason]));
+    }
 }

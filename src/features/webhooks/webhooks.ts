@@ -6,7 +6,6 @@ import { randomUUID } from 'node:crypto';
 import { messageOf } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import type { ParseLimits } from '../../compiler/request/parse-context.js';
-import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import type { TableName } from '../../server/changes/publication.js';
 import type { TriggerChange } from '../../server/changes/statement-triggers.js';
 import type { Reads } from '../../server/execute/reads/reads.js';
@@ -24,7 +23,14 @@ import {
 } from './deliveries.js';
 import { Outbox } from './outbox.js';
 import { type DeliveryStats, Lane, type LaneLimits, Sender } from './sender.js';
-import { parseWebhooks, READ_WEBHOOKS, type Webhook, type WebhookRow, wantedTables } from './webhook-hook.js';
+import {
+  MARK_INCOMPLETE,
+  parseWebhooks,
+  READ_WEBHOOKS,
+  type Webhook,
+  type WebhookRow,
+  wantedTables,
+} from './webhook-hook.js';
 import { planTriggers, TRIGGER_LOCK, type TriggerPlan, type WantedTable } from './webhook-triggers.js';
 
 export interface WebhookOptions extends LaneLimits {
@@ -310,9 +316,6 @@ export class Webhooks {
   }
 }
 
-const MARK_INCOMPLETE = withCatalog(`update service_webhooks set incomplete_since = now(), incomplete_reason = $2
-  where id = $1::uuid and incomplete_since is null`);
-
 /** Milliseconds that a table which is in use is waited for. */
 const LOCK_TIMEOUT_MS = 500;
 
@@ -320,7 +323,7 @@ type Query = Parameters<typeof planTriggers>[0];
 
 /**
  * Keeps the triggers right: tables may have been created, dropped or renamed, and triggers disabled or dropped. Requests that change
- * webhooks install their triggers by themselves (engine/hooks/write-hooks.ts).
+ * webhooks install their triggers by themselves (webhook-writes.ts).
  */
 class TableTriggers {
   /** Why tables lack their triggers, by name. */

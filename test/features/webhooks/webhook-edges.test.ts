@@ -185,6 +185,15 @@ t.test('triggers that were disabled while no instance ran make the webhook incom
   await waitFor(async () => (await reasons()).length === 1, 10_000);
 });
 
+t.test('a new webhook that enables the triggers of a table makes the others of the table incomplete', async (t) => {
+  const id = await create(t, { collections: ['tags'] });
+  await sql`alter table tags disable trigger user`;
+  t.teardown(() => sql`alter table tags enable trigger user`);
+  await create(t, { collections: ['tags'] });
+  const [found] = await sql`select incomplete_reason as reason from service_webhooks where id = ${id}`;
+  t.match(found?.['reason'], /had no triggers for a while/);
+});
+
 t.test('a webhook is deleted while others read its table, and its last changes go with it', async (t) => {
   const id = await create(t, { collections: ['tags'] });
   await sql.begin(async (writer) => {
