@@ -217,6 +217,20 @@ t.test('the catalog is checked, and stays as it is', async (t) => {
   t.notOk(printed.includes(administrator.token));
 });
 
+t.test('misspelled rules are refused, and a rule that a program changes counts', async (t) => {
+  const read = { method: 'GET', path: '/items/articles' } as const;
+  const compiled = (permissions: unknown): Promise<unknown> => compiler.rest(read, permissions as CallerPermissions);
+  const rule = { collection: 'articles', action: 'read', fields: ['title'] };
+  await t.rejects(compiled({ rules: [{ ...rule, permision: { title: { _eq: 'x' } } }] }), /Rules have no "permision"/);
+  await t.rejects(compiled({ rules: 'all', usr: 'a' }), /Permissions have no "usr"/);
+  for (const wrong of [undefined, {}, { rules: 'foo' }]) await t.rejects(compiled(wrong), /The permissions must be/);
+  await t.rejects(compiled({ rules: [{ collection: 'articles', action: 'read' }] }), /A rule must have/);
+  const rules: Permission[] = [{ ...rule, action: 'read' }];
+  t.strictSame((await compiler.rest(read, { rules })).parameters, []);
+  rules[0] = { ...rule, action: 'read', permissions: { title: { _eq: 'x' } } };
+  t.match((await compiler.rest(read, { rules })).parameters, ['x']);
+});
+
 t.test('the limits are those of the service without options', async (t) => {
   const { parse, plan, document } = stageLimits({});
   const config = readConfig({});

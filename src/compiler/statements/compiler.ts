@@ -2,6 +2,7 @@
  * The compiler without a service and without a database: `import { createCompiler } from 'lateral/compiler'`. A request and the permissions
  * of its caller become the SQL that the service sends, with its parameters. Requests whose statements depend on rows have none.
  */
+import { LRUCache } from 'lru-cache';
 import { forbiddenCollection, LateralError, routeNotFound, ServiceError } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
 import { sha256 } from '../../base/sha256.js';
@@ -127,6 +128,28 @@ function checkCatalog(catalog: unknown): asserts catalog is Catalog {
   if (!isCatalog) throw new TypeError('The catalog must be the output of "lateral catalog", parsed as JSON');
 }
 
+const MEMBERS: readonly string[] = ['rules', 'user', 'role', 'roles', 'policies', 'client'];
+const RULE_MEMBERS: readonly string[] = ['collection', 'action', 'permissions', 'validation', 'presets', 'fields'];
+
+/** A misspelled member would leave out a rule. */
+function checkMembers(given: object, known: readonly string[], of: string): void {
+  const stray = Object.keys(given).find((name) => !known.includes(name));
+  if (stray !== undefined) throw new TypeError(`${of} have no "${stray}": they have ${known.join(', ')}`);
+}
+
+function checkPermissions(permissions: unknown): void {
+  if (!isObject(permissions) || (permissions['rules'] !== 'all' && !Array.isArray(permissions['rules'])))
+    throw new TypeError('The permissions must be { rules: "all" } or { rules: [...] }, with the user and the role');
+  checkMembers(permissions, MEMBERS, 'Permissions');
+}
+
+function checkRule(rule: unknown): void {
+  const fields = isObject(rule) ? rule['fields'] : null;
+  if (!isObject(rule) || (typeof fields !== 'string' && !Array.isArray(fields)))
+    throw new TypeError('A rule must have a collection, an action and fields: a list of names, or "*"');
+  checkMembers(rule, RULE_MEMBERS, 'Rules');
+}
+
 const METHODS: readonly string[] = ['GET', 'SEARCH', ...WRITE_METHODS];
 const PATH = /^\/items\/([^/?]+)(?:\/([^/?]+))?(?:\?(.*))?$/s;
 
@@ -139,7 +162,8 @@ class ModelCompiler {
   readonly #limits: StageLimits;
   readonly #operations: Operations;
   readonly #writes: WriteStatements;
-  readonly #known = new WeakMap<readonly Permission[], Permissions>();
+  /** By the text of the rules: a program may change them. */
+  readonly #known = new LRUCache<string, Permissions>({ max: CACHED_SCHEMAS });
 
   constructor(
     private readonly model: Model,
@@ -185,7 +209,9 @@ class ModelCompiler {
     return { method, collection, key, queryString: query ?? inPath, body };
   }
 
-  #caller({ rules, user = null, role = null, roles, policies = [], client = {} }: CallerPermissions): CompilerCaller {
+  #caller(permissions: CallerPermissions): CompilerCaller {
+    checkPermissions(permissions);
+    const { rules, user = null, role = null, roles, policies = [], client = {} } = permissions;
     return {
       caller: { user, role, roles: roles ?? (role === null ? [] : [role]), policies },
       author: { user, ip: client.ip ?? null, user_agent: client.userAgent ?? null, origin: client.origin ?? null },
@@ -195,14 +221,16 @@ class ModelCompiler {
 
   /** The model that the rules leave is kept with them. */
   #accessOf(rules: readonly Permission[]): Permissions {
-    const known = this.#known.get(rules);
-    if (known) return known;
+    for (const rule of rules) checkRule(rule);
     const rows = rules.map(({ collection, action, permissions = null, validation = null, presets = null, fields }) => {
       const names = typeof fields === 'string' ? fields : fields.join();
       return { collection, action, permissions, validation, presets, fields: names };
     });
-    const access = new Permissions(`rules ${sha256(JSON.stringify(rows))}`, readRules(rows));
-    this.#known.set(rules, access);
+    const text = JSON.stringify(rows);
+    const known = this.#known.get(text);
+    if (known) return known;
+    const access = new Permissions(`rules ${sha256(text)}`, readRules(rows));
+    this.#known.set(text, access);
     return access;
   }
 

@@ -4,6 +4,7 @@ import type { Catalog } from '../../compiler/statements/compiler.js';
 import { readConfig, readFlags } from '../../server/config/config.js';
 import type { Command, Program } from '../../server/feature/command.js';
 import { loadSchema } from '../../server/postgres/catalog/catalog.js';
+import { locateSystemTables } from '../../server/postgres/catalog/migrate.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 
 const HELP = `Usage: lateral catalog [--option value ...] > catalog.json
@@ -13,9 +14,10 @@ without a database. The output has names, types, defaults and comments, and no r
 
 All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
-async function printCatalog(flags: readonly string[], { withCore }: Program): Promise<void> {
+async function printCatalog(flags: readonly string[], { withDatabase }: Program): Promise<void> {
   const config = readConfig({ ...process.env, ...readFlags(flags) });
-  await withCore(config, createObserver('warn'), console.error, async ({ database }) => {
+  await withDatabase(config, createObserver('warn'), console.error, async (database) => {
+    await locateSystemTables(database, config.SYSTEM_SCHEMA);
     console.log(JSON.stringify(await loadCatalog(database)));
   });
 }
