@@ -1,7 +1,7 @@
 /**
  * DIRECTUS_COMPATIBILITY: requests may use the names of Directus for the tables of the service, responses use them, and errors have its codes.
  * This file translates paths, errors and documents of the schema. Values of fields with names of collections are translated by the model
- * (mirror/synonyms.ts).
+ * (compiler/model/synonyms.ts).
  */
 import { isObject, parseJson, writeJson } from '../../base/exact-json.js';
 import { listOf } from '../../compiler/model/columns.js';

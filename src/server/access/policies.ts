@@ -221,7 +221,7 @@ const APP_PERMISSIONS: readonly PermissionRow[] = [
   allow('service_presets', 'delete', IS_OWN_PRESET, ['*']),
   allow('service_shares', 'read', { user_created: { _eq: '$CURRENT_USER' } }, ['*']),
   allow('service_comments', 'read', IS_OWN_COMMENT, ['*']),
-  // On items that they may read (engine/hooks/write-hooks.ts).
+  // On items that they may read (execute/hooks/write-hooks.ts).
   allow('service_comments', 'create', null, ['id', 'collection', 'item', 'comment']),
   allow('service_comments', 'update', IS_OWN_COMMENT, ['comment']),
   allow('service_comments', 'delete', IS_OWN_COMMENT, ['*']),

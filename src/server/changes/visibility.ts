@@ -82,7 +82,8 @@ export class CommitVisibility {
     const begun = performance.now();
     const known = await this.surelyKnownNow().catch(() => null);
     if (known === null) return null;
-    const before = begun + (this.#clock?.ahead ?? 0);
+    // A change too many does no harm, and one too few does.
+    const before = begun + (this.#clock ? this.#clock.ahead - this.#clock.error / 2 : 0);
     return { ...known, has: (xid, time) => known.has(xid) && time < before };
   }
 

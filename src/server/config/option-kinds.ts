@@ -47,7 +47,7 @@ function isUrl(value: string, protocol: RegExp): boolean {
   return URL.canParse(value) && protocol.test(new URL(value).protocol);
 }
 
-/** Allows every host, but only at public addresses: see api/files/file-form.ts. */
+/** Allows every host, but only at public addresses: see features/files/file-form.ts. */
 export const ANY_ORIGIN = '*';
 
 export function origins(about: string): Option<readonly string[]> {

@@ -75,9 +75,9 @@ export interface FeaturePart<Exports = unknown> {
   onReload?(): void;
   /** Called when requests are answered: work in the background would delay the start. */
   start?(): void;
-  /** Called when no new requests are accepted. */
+  /** Called when the service begins to stop, and again when requests have ended: it may be called several times. */
   stop?(): Promise<void>;
-  /** Called when all requests have ended. */
+  /** Called while the last requests end. */
   close?(): Promise<void>;
 }
 

@@ -121,7 +121,7 @@ export class SingleThread implements Threads {
       gather: this.gather,
       shapes: async () => core.reads.shapeStats.reports,
       ask: async (feature: string, question: unknown) =>
-        this.#server ? [this.#server.app.ask(feature, question)] : [],
+        this.#server ? [await this.#server.app.ask(feature, question)] : [],
       health: this.health,
     };
     const { listens, onRequest } = this.options;
