@@ -25,6 +25,7 @@ export interface AllThreads {
 
 export class OpenFeatures {
   readonly #parts = new Map<string, FeaturePart>();
+  #stopped: Promise<unknown> | null = null;
 
   private constructor(
     private readonly context: CommonContext,
@@ -33,7 +34,13 @@ export class OpenFeatures {
 
   static async open(features: readonly Feature[], context: CommonContext, threads: AllThreads): Promise<OpenFeatures> {
     const opened = new OpenFeatures(context, threads);
-    for (const feature of inOrder(features)) await opened.#open(feature);
+    try {
+      for (const feature of inOrder(features)) await opened.#open(feature);
+    } catch (error) {
+      await opened.stop();
+      await opened.close();
+      throw error;
+    }
     return opened;
   }
 
@@ -51,6 +58,15 @@ export class OpenFeatures {
     return [...this.#parts.values()];
   }
 
+  /** Of the feature that has one. */
+  #first<Value>(of: (part: FeaturePart) => Value | undefined): Value | null {
+    for (const part of this.#all) {
+      const value = of(part);
+      if (value !== undefined) return value;
+    }
+    return null;
+  }
+
   get routes(): readonly ApiRoute[] {
     return this.#all.flatMap(({ routes = [] }) => routes);
   }
@@ -60,7 +76,7 @@ export class OpenFeatures {
   }
 
   get graphqlPage(): GraphqlPage | null {
-    return this.#all.map((part) => part.graphqlPage).find((page) => page !== undefined) ?? null;
+    return this.#first(({ graphqlPage }) => graphqlPage);
   }
 
   get resources(): ReadonlyMap<string, ResourceRoutes> {
@@ -76,17 +92,17 @@ export class OpenFeatures {
   }
 
   get recorder(): RequestRecorder {
-    return this.#all.map(({ recorder }) => recorder).find((recorder) => recorder !== undefined) ?? NO_RECORDER;
+    return this.#first(({ recorder }) => recorder) ?? NO_RECORDER;
   }
 
   get live(): LiveReads | null {
-    return this.#all.map(({ live }) => live).find((live) => live !== undefined) ?? null;
+    return this.#first(({ live }) => live);
   }
 
   async watchChanges(listener: (event: ChangeEvent) => void): Promise<void> {
-    const part = this.#all.find(({ watchChanges }) => watchChanges !== undefined);
-    if (!part?.watchChanges) throw new StartError('there are no live queries');
-    await part.watchChanges(listener);
+    const watch = this.#first(({ watchChanges }) => watchChanges);
+    if (watch === null) throw new StartError('there are no live queries');
+    await watch(listener);
   }
 
   accessChanged(): void {
@@ -113,8 +129,10 @@ export class OpenFeatures {
     for (const part of this.#all) part.start?.();
   }
 
-  async stop(): Promise<void> {
-    await Promise.all(this.#all.map((part) => part.stop?.()));
+  /** A second call waits for the same end. */
+  stop(): Promise<unknown> {
+    this.#stopped ??= Promise.all(this.#all.map((part) => part.stop?.()));
+    return this.#stopped;
   }
 
   async close(): Promise<void> {

@@ -75,7 +75,7 @@ export interface FeaturePart<Exports = unknown> {
   onReload?(): void;
   /** Called when requests are answered: work in the background would delay the start. */
   start?(): void;
-  /** Called when the service begins to stop, and again when requests have ended: it may be called several times. */
+  /** Called once, when the service begins to stop. Requests are still answered. */
   stop?(): Promise<void>;
   /** Called while the last requests end. */
   close?(): Promise<void>;
