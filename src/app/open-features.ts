@@ -58,7 +58,7 @@ export class OpenFeatures {
     return [...this.#parts.values()];
   }
 
-  /** Of the feature that has one. */
+  /** Returns what the first feature that has such a value provides, for example the live reads. */
   #first<Value>(of: (part: FeaturePart) => Value | undefined): Value | null {
     for (const part of this.#all) {
       const value = of(part);
