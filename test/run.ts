@@ -64,7 +64,6 @@ const LONGEST = [
   'traffic',
   'deletable',
   'start',
-  'cache-traps',
   'workers',
   'schema-changes',
   'several-schemas',

@@ -103,7 +103,6 @@ export const SUITES: Readonly<Record<string, Suite>> = {
       { files: ['cache-standby', 'cache-failover', 'cache-instances', 'cache-grants'], minutes: 20 },
       {
         files: ['cache-traps'],
-        daily: true,
         environment: { CACHE_TURNS: '25', CACHE_ENTRIES: '10000' },
         minutes: 20,
       },

@@ -25,8 +25,11 @@ columns as materialized (
   select attribute.attrelid, attribute.attnum, attribute.attname, attribute.atttypid, attribute.atttypmod,
     attribute.attnotnull, attribute.attidentity, attribute.attgenerated, attribute.xmin::text::bigint as defined
   from tables
-  join pg_catalog.pg_attribute attribute on attribute.attrelid = tables.oid
-  where attribute.attnum > 0 and not attribute.attisdropped
+  -- By the index: most rows of the catalog belong to tables of PostgreSQL itself.
+  cross join lateral (
+    select own.xmin, own.* from pg_catalog.pg_attribute own
+    where own.attrelid = tables.oid and own.attnum > 0 and not own.attisdropped offset 0
+  ) attribute
 ),
 -- Functions that may be called. Those of PostgreSQL itself and of extensions reach further than a caller may.
 functions as materialized (
@@ -72,10 +75,13 @@ called_types as materialized (
   join pg_catalog.pg_attribute attribute on attribute.attrelid = functions.typrelid
   where functions.typrelid <> 0 and attribute.attnum > 0 and not attribute.attisdropped
 ),
-used_types as (
-  select columns.atttypid as oid from columns
-  union
-  select called_types.oid from called_types
+-- A list, as the planner expects ten elements of one. It expects a thousand times more rows of the union, and would make tables of their size.
+used_types as materialized (
+  select pg_catalog.unnest(array(
+    select columns.atttypid from columns
+    union
+    select called_types.oid from called_types
+  )) as oid
 ),
 -- From a domain down to the type below it. The modifier (a length, a precision) is that of the innermost domain.
 layers as (

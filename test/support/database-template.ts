@@ -1,13 +1,14 @@
 /**
  * Makes, once for a whole run of the tests, the folder that every server of theirs begins as a copy of: a new cluster, and
- * in it the database that `createLibrary` copies. To make both anew in every file would cost more than most files do.
+ * in it the databases that `createLibrary` and `createDatabase` copy. To make both anew in every file would cost more than most files do.
  */
 import { lstat, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createLibrary, LIBRARY_TEMPLATE, startDatabase, withSql } from './service.js';
+import { createLibrary, createServed, LIBRARY_TEMPLATE, SERVICE_TEMPLATE, startDatabase, withSql } from './service.js';
 
 const [directory = ''] = process.argv.slice(2);
 const server = await startDatabase({ directory });
+await createServed(server, SERVICE_TEMPLATE);
 await createLibrary(server, LIBRARY_TEMPLATE);
 // Here: two files that begin to count at the same time would both create it.
 await withSql(server.url, (sql) => sql`create extension pg_stat_statements`);

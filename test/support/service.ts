@@ -25,6 +25,8 @@ export const ADMIN_TOKEN = 'the-token-of-the-test-administrator';
 
 /** The database that `createLibrary` copies where test/run.ts has made one. */
 export const LIBRARY_TEMPLATE = 'template_of_the_library';
+/** The database that `createDatabase` copies. */
+export const SERVICE_TEMPLATE = 'template_of_the_service';
 
 // Servers are stopped when a process exits, which one that a signal ends does not.
 for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.once(signal, () => process.exit(1));
@@ -91,8 +93,20 @@ export async function makeFolder(): Promise<string> {
   return folder;
 }
 
-/** An empty database, or one with the given files of test/schemas; answers its address. */
+/** A database with the given files of test/schemas; answers its address. The service's own tables are there already if a file shares its server. */
 export async function createDatabase(server: TestServer, name: string, files: readonly string[] = []): Promise<string> {
+  if (server.prefix === '') return createEmptyDatabase(server, name, files);
+  const url = await copyTemplate(server, SERVICE_TEMPLATE, name);
+  await loadSchemas(url, files);
+  return url;
+}
+
+/** Without any tables but those of the given files of test/schemas. */
+export async function createEmptyDatabase(
+  server: TestServer,
+  name: string,
+  files: readonly string[] = [],
+): Promise<string> {
   await withSql(server.url, (sql) => sql`create database ${sql(server.prefix + name)}`);
   const url = databaseUrl(server, name);
   await loadSchemas(url, files);
@@ -112,18 +126,25 @@ export async function dropDatabase(server: TestServer, name: string): Promise<vo
 
 /** A database with the service's own tables and the articles, authors, comments, tags and blocks of library.sql. */
 export async function createLibrary(server: TestServer, name: string): Promise<string> {
-  const url = databaseUrl(server, name);
-  const copied = await withSql(server.url, async (sql) => {
-    const [template] = await sql`select from pg_database where datname = ${LIBRARY_TEMPLATE}`;
-    if (template) await sql`create database ${sql(server.prefix + name)} template ${sql(LIBRARY_TEMPLATE)}`;
-    return template !== undefined;
-  });
-  if (copied) return url;
-  await createDatabase(server, name);
-  const service = await startTestService({ databaseUrl: url, WORKERS: '1' });
-  await service.stop();
+  const template = await withSql(server.url, (sql) => sql`select from pg_database where datname = ${LIBRARY_TEMPLATE}`);
+  if (template.length > 0) return copyTemplate(server, LIBRARY_TEMPLATE, name);
+  const url = await createServed(server, name);
   await loadSchemas(url, ['library.sql']);
   return url;
+}
+
+/** A database with the service's own tables. */
+export async function createServed(server: TestServer, name: string): Promise<string> {
+  const url = await createEmptyDatabase(server, name);
+  const service = await startTestService({ databaseUrl: url, WORKERS: '1' });
+  await service.stop();
+  return url;
+}
+
+/** A copy of a database that test/run.ts made once for all files. */
+async function copyTemplate(server: TestServer, template: string, name: string): Promise<string> {
+  await withSql(server.url, (sql) => sql`create database ${sql(server.prefix + name)} template ${sql(template)}`);
+  return databaseUrl(server, name);
 }
 
 export function databaseUrl(server: TestServer, name: string, login?: { user: string; password: string }): string {
