@@ -5,9 +5,7 @@
 export const UPWARD_IMPORTS: ReadonlySet<string> = new Set([
   'server/api/server/metrics.ts speed/cache/read-cache',
   'server/api/server/metrics.ts speed/replicas/replicas',
-  'server/api/server/server.ts speed/plan-choices/generic-plan',
   'server/changes/change-source.ts speed/cache/dependency-index',
-  'server/changes/freshness.ts speed/cache/read-cache',
   'server/execute/consistency.ts speed/cache/caller-writes',
   'server/execute/consistency.ts speed/replicas/replicas',
   'server/execute/hooks/definition.ts features/extensions/api',
@@ -18,7 +16,6 @@ export const UPWARD_IMPORTS: ReadonlySet<string> = new Set([
   'server/execute/reads/reads.ts speed/batching/read-batcher',
   'server/execute/reads/reads.ts speed/batching/shape-queue',
   'server/execute/reads/reads.ts speed/cache/read-cache',
-  'server/execute/reads/reads.ts speed/plan-choices/generic-plan',
   'server/execute/reads/reads.ts speed/plan-choices/plan-choices',
   'server/execute/reads/reads.ts speed/replicas/replica-reads',
   'server/execute/reads/reads.ts speed/replicas/replicas',

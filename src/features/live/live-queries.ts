@@ -14,7 +14,6 @@ import type { Policies } from '../../server/access/policies.js';
 import type { ChangeEvent } from '../../server/changes/change-event.js';
 import type { LiveMode, LogFigures, Sources, Transaction } from '../../server/changes/change-source.js';
 import { type ChangeListener, ChangeStream, changeSources } from '../../server/changes/change-stream.js';
-import { Freshness } from '../../server/changes/freshness.js';
 import type { TableName } from '../../server/changes/publication.js';
 import { CommitVisibility } from '../../server/changes/visibility.js';
 import type { Reads } from '../../server/execute/reads/reads.js';
@@ -25,6 +24,7 @@ import { type Check, type Checks, HEALTH_TIMEOUT_MS } from '../../server/postgre
 import type { Database } from '../../server/postgres/pools/database.js';
 import { type LoggedChange, type LoggedTable, positionText } from '../../server/postgres/wire/pgoutput.js';
 import type { TableChanges } from '../../speed/cache/dependency-index.js';
+import { Freshness } from '../../speed/cache/freshness.js';
 import type { ReadCache } from '../../speed/cache/read-cache.js';
 import { LiveEvents } from './live-events.js';
 import { LiveStats } from './live-stats.js';

@@ -13,9 +13,9 @@ import {
 import type { Field, Model } from '../../compiler/model/model.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
 import type { Parameter } from '../../compiler/sql/parameter.js';
+import { allNodes, explainCustom, type PlanNode, stretchOf } from '../../server/postgres/generic-plan.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import { readSql } from '../../server/postgres/read-sql.js';
-import { allNodes, explainCustom, type PlanNode, stretchOf } from '../../speed/plan-choices/generic-plan.js';
 import { estimateIndex, listIndexes, type TwinIndex } from './index-size.js';
 import { explainSent, type PlannedClass, RequestPlanner, type UnplannedRequest } from './plan-requests.js';
 import { indexesOf } from './plan-tree.js';

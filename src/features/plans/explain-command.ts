@@ -10,7 +10,7 @@ import { read } from '../../server/execute/pipeline.js';
 import type { Explanation } from '../../server/execute/reads/reads.js';
 import { NO_CLIENT } from '../../server/execute/stages.js';
 import type { Program } from '../../server/feature/command.js';
-import type { ExplainedNode, ExplainedPlan } from '../../speed/plan-choices/generic-plan.js';
+import type { ExplainedNode, ExplainedPlan } from '../../server/postgres/generic-plan.js';
 import { describeNode } from './plan-tree.js';
 
 const EXPLAIN_HELP = `Usage: lateral explain [--analyze] [--json] "GET /items/..." [--option value ...]

@@ -20,8 +20,8 @@ import type { PlanKind } from '../../server/batching/shape-stats.js';
 import { parseLimits } from '../../server/config/parse-limits.js';
 import type { ChosenShape, PreparedRead } from '../../server/execute/reads/reads.js';
 import { NO_CLIENT } from '../../server/execute/stages.js';
+import { explainCustom, explainGeneric, type PlanNode } from '../../server/postgres/generic-plan.js';
 import { planKindOf } from '../../speed/batching/shape-queue.js';
-import { explainCustom, explainGeneric, type PlanNode } from '../../speed/plan-choices/generic-plan.js';
 import type { RecordedCaller, RecordedRequest } from './requests.js';
 import type { Twin } from './twin.js';
 

@@ -1,5 +1,5 @@
 /** A plan of PostgreSQL as lines of text, without values and costs: what two plans are compared by. */
-import { allNodes, type PlanNode } from '../../speed/plan-choices/generic-plan.js';
+import { allNodes, type PlanNode } from '../../server/postgres/generic-plan.js';
 
 /** One line for each node, indented below its parent. */
 export function planLines(node: PlanNode, depth = 0): string[] {

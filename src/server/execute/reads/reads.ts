@@ -30,7 +30,6 @@ import {
   type Shape,
 } from '../../../speed/batching/shape-queue.js';
 import { ComparingListener, KeepingListener, type ReadCache } from '../../../speed/cache/read-cache.js';
-import type { ExplainedPlan } from '../../../speed/plan-choices/generic-plan.js';
 import { PlanChoices, type UnevenShape } from '../../../speed/plan-choices/plan-choices.js';
 import { mayLieInReplica, ReplicaReads } from '../../../speed/replicas/replica-reads.js';
 import type { Replicas } from '../../../speed/replicas/replicas.js';
@@ -39,6 +38,7 @@ import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
 import type { PlanKind, ShapeStats } from '../../batching/shape-stats.js';
 import type { Mirror } from '../../postgres/catalog/watch.js';
+import type { ExplainedPlan } from '../../postgres/generic-plan.js';
 import type { Database } from '../../postgres/pools/database.js';
 import { streamRows } from '../../postgres/pools/row-stream.js';
 import type { Session } from '../../postgres/pools/sessions.js';

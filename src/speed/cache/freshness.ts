@@ -4,11 +4,11 @@
  */
 import { performance } from 'node:perf_hooks';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
-import type { ReadCache } from '../../speed/cache/read-cache.js';
-import type { Database } from '../postgres/pools/database.js';
-import type { ChangeStream } from './change-stream.js';
-import { describeTransactions } from './open-transactions.js';
-import type { CommitVisibility } from './visibility.js';
+import type { ChangeStream } from '../../server/changes/change-stream.js';
+import { describeTransactions } from '../../server/changes/open-transactions.js';
+import type { CommitVisibility } from '../../server/changes/visibility.js';
+import type { Database } from '../../server/postgres/pools/database.js';
+import type { ReadCache } from './read-cache.js';
 
 /**
  * Changes with each table that is created, rewritten, truncated or dropped, and with grants, roles, memberships of roles, policies,

@@ -1,7 +1,7 @@
 /** The generic plan of a shape, and the risks that PostgreSQL's explanation of it shows. */
 
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
-import type { Database } from '../../server/postgres/pools/database.js';
+import type { Database } from './pools/database.js';
 
 export interface PlanNode {
   readonly 'Node Type': string;
