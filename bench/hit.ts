@@ -64,7 +64,7 @@ export async function measureHits(databaseUrl: string): Promise<void> {
         itemsRoutes({ identities, reads, writes, limits: parseLimits(config), live: () => null }),
       );
       let calls = 0;
-      reads.batcher.read = () => {
+      reads.engine.execute = () => {
         calls++;
       };
       for (const [title, urlOf] of requests()) {

@@ -130,7 +130,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     graphql: () => ({ operations, persisted }),
   });
   parts.later.live = opened.live;
-  if (core.cache !== null && opened.live === null) throw new StartError('READ_CACHE_SIZE needs live queries');
+  if (core.reads.memory !== null && opened.live === null) throw new StartError('READ_CACHE_SIZE needs live queries');
   const metrics = { ...metricsServices(parts, opened), router: () => router };
   const rest = restRoutes(parts, { features: opened, metrics, operations: () => operations });
   const operations = createOperations(config, rest);
@@ -153,7 +153,8 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     recorder: opened.recorder,
     collect: () => collect(metrics),
     check: async () => ({
-      ...(await checkHealth({ ...core, replicas: isMainThread ? core.replicas : null })),
+      ...(await checkHealth(core)),
+      ...(isMainThread ? core.speed.checks() : {}),
       ...(await opened.check()),
     }),
     stopping: async () => {
@@ -286,7 +287,13 @@ function modelRoutes({ dialect, identities, core: { policies, schemaChanges } }:
 }
 
 function metricsServices({ config, core, shared, identities }: Parts, opened: OpenFeatures) {
-  return { ...core, config, events: shared.events, identities, ofFeatures: () => opened.metrics() };
+  return {
+    ...core,
+    config,
+    events: shared.events,
+    identities,
+    more: () => [...opened.metrics(), ...core.speed.metrics()],
+  };
 }
 
 function apply(message: Broadcast, { core, identities, persisted }: Parts, opened: OpenFeatures): void {
@@ -314,7 +321,7 @@ function apply(message: Broadcast, { core, identities, persisted }: Parts, opene
     case 'installation':
       core.database.system = message.system;
       core.database.obstacle = message.obstacle;
-      core.cache?.clear();
+      core.speed.memory?.clear();
       break;
     case 'reload':
       opened.reload();

@@ -7,23 +7,22 @@ import { DatabaseCaller } from '../server/access/database-caller.js';
 import { ShapeStats } from '../server/batching/shape-stats.js';
 import type { Config } from '../server/config/config.js';
 import { parseLimits } from '../server/config/parse-limits.js';
-import { SessionConsistency } from '../server/execute/consistency.js';
+import { CallerBudgets } from '../server/execute/caller-budget.js';
 import { CORE_HOOKS } from '../server/execute/hooks/write-hooks.js';
 import { Reads } from '../server/execute/reads/reads.js';
 import { Writes } from '../server/execute/writes/writes.js';
 import type { Core as FeatureCore } from '../server/feature/core.js';
 import { SchemaChanges } from '../server/schema/change/change.js';
 import type { CallerWrites } from '../speed/cache/caller-writes.js';
-import { ReadCache } from '../speed/cache/read-cache.js';
 import type { Replicas } from '../speed/replicas/replicas.js';
+import { Speed } from '../speed/speed.js';
 import { features } from './features.js';
 import { dialectOf, hooksOf } from './open-features.js';
 
 export interface Core extends FeatureCore {
   /** The replicas, or null if there are none. */
   readonly replicas: Replicas | null;
-  /** Answers in memory, or null with READ_CACHE_SIZE=0. */
-  readonly cache: ReadCache | null;
+  readonly speed: Speed;
   /** The extensions, or null if there are none. */
   readonly extensions: Extensions | null;
 }
@@ -49,39 +48,34 @@ export async function createCore(
     maxNodes: config.MAX_QUERY_NODES,
     shapes: config.SHAPE_CACHE_SIZE,
     shapeMemory: config.SHAPE_CACHE_MEMORY,
-    callerBudget: { share: config.CALLER_LOOP_SHARE, burst: config.CALLER_LOOP_BURST },
     cost: config.MAX_QUERY_COST,
     batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
-    batching: config.READ_BATCHING,
     raisedStatuses: config.POSTGREST_ERRORS,
-    statisticsInterval: config.STATISTICS_POLL_INTERVAL,
   };
   // A hook calls the API while its transaction has a connection.
   if (extensions !== null) database.sessions.turns.followPlaces();
   const callers = databaseCaller(config);
   if (callers?.mode === 'role') policies.limitByRole((identity) => callers.roleNameOf(identity));
-  const consistency = replicas || callerWrites ? new SessionConsistency(database, replicas, callerWrites) : null;
   const shapeStats = new ShapeStats();
-  const cache =
-    callerWrites &&
-    new ReadCache({ size: config.READ_CACHE_SIZE, maxLag: config.READ_CACHE_MAX_LAG }, callerWrites, shapeStats);
+  const budgets = new CallerBudgets({ share: config.CALLER_LOOP_SHARE, burst: config.CALLER_LOOP_BURST });
+  const speed = new Speed({ database, mirror, replicas, callerWrites, shapeStats, budgets }, config);
+  const { consistency, writes: batcher } = speed;
   const services = { database, mirror, policies, callers, consistency, extensions };
-  const reads = new Reads({ ...services, replicas, cache, shapeStats }, readLimits, observe);
+  const reads = new Reads({ ...services, engine: speed, budgets, shapeStats }, readLimits, observe);
   const writeLimits = {
     maxRows: config.MAX_BATCH_MUTATION ?? rowsInHeap(),
     parse: parseLimits(config),
     shapes: config.SHAPE_CACHE_SIZE,
     shapeMemory: config.SHAPE_CACHE_MEMORY / 2,
-    batching: config.WRITE_BATCHING,
     idempotencyLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
   };
   const hooks = [...CORE_HOOKS, ...(await hooksOf(features, config))];
-  const writes = new Writes({ ...services, reads, hooks }, writeLimits, observe);
+  const writes = new Writes({ ...services, reads, batcher, hooks }, writeLimits, observe);
   const schemaChanges = new SchemaChanges(database, mirror, {
     lockTimeout: config.SCHEMA_LOCK_TIMEOUT,
     patience: config.SCHEMA_CHANGE_TIMEOUT,
   });
-  return { database, mirror, policies, reads, writes, schemaChanges, replicas, cache, extensions };
+  return { database, mirror, policies, reads, writes, schemaChanges, replicas, speed, extensions };
 }
 
 /** Bytes of heap for each item that a request writes, with what the plan of the write needs. */

@@ -1,5 +1,7 @@
 /** Live queries in one serving thread. */
+
 import type { FeatureContext, FeaturePart } from '../../server/feature/feature.js';
+import { ReadCache } from '../../speed/cache/read-cache.js';
 import { liveOperation } from './graphql-live.js';
 import { eventStream, waitForChange } from './item-streams.js';
 import { LiveQueries } from './live-queries.js';
@@ -20,7 +22,8 @@ export async function openLive({
     keys: config.LIVE_MAX_REMEMBERED_KEYS,
   };
   const { mirror, reads } = core;
-  const live = new LiveQueries({ ...core, cache: reads.cache }, limits, observe);
+  const cache = reads.memory instanceof ReadCache ? reads.memory : null;
+  const live = new LiveQueries({ ...core, cache }, limits, observe);
   await live.startCache();
   return {
     exports: live,

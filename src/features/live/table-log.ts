@@ -2,8 +2,8 @@
 
 import type { Collection } from '../../compiler/model/model.js';
 import { joinKey } from '../../compiler/sql/key-text.js';
+import type { TableChanges } from '../../server/changes/change-source.js';
 import type { LoggedChange, LoggedRow, LoggedTable } from '../../server/postgres/wire/pgoutput.js';
-import type { TableChanges } from '../../speed/cache/dependency-index.js';
 
 export const CHANGES = ['create', 'update', 'delete'] as const;
 export type Change = (typeof CHANGES)[number];

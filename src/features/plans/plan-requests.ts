@@ -18,10 +18,10 @@ import { createOperations } from '../../server/api/graphql/create-operations.js'
 import { isConstant, parseAsCaller } from '../../server/api/graphql/operation.js';
 import type { PlanKind } from '../../server/batching/shape-stats.js';
 import { parseLimits } from '../../server/config/parse-limits.js';
+import { planKindOf } from '../../server/execute/reads/read-executor.js';
 import type { ChosenShape, PreparedRead } from '../../server/execute/reads/reads.js';
 import { NO_CLIENT } from '../../server/execute/stages.js';
 import { explainCustom, explainGeneric, type PlanNode } from '../../server/postgres/generic-plan.js';
-import { planKindOf } from '../../speed/batching/shape-queue.js';
 import type { RecordedCaller, RecordedRequest } from './requests.js';
 import type { Twin } from './twin.js';
 

@@ -1,11 +1,17 @@
 /** Sources of changes, and what they report: transactions, which `TransactionReader` collects in bounded memory. */
 
-import type { TableChanges } from '../../speed/cache/dependency-index.js';
 import type { LogPosition } from '../postgres/pools/sessions.js';
 import type { LoggedChange, LoggedTable, LogHandler } from '../postgres/wire/pgoutput.js';
 import type { Source } from './publication.js';
 
 export type LiveMode = 'auto' | 'logical' | 'triggers' | 'off';
+
+/** The rows of one table that a transaction has changed. */
+export interface TableChanges {
+  readonly table: LoggedTable;
+  /** The rows, or null if they are too many or not known. */
+  readonly rows: readonly LoggedChange[] | null;
+}
 
 export interface Transaction {
   readonly xid: number;

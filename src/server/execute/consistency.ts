@@ -4,17 +4,14 @@
  */
 
 import { invalidQuery, isOutcomeUnknown } from '../../base/errors.js';
-import { type CallerWrites, hashOf } from '../../speed/cache/caller-writes.js';
-import type { Replicas } from '../../speed/replicas/replicas.js';
-import { callerName, type Identity } from '../access/identity.js';
-import type { Database } from '../postgres/pools/database.js';
+import type { Identity } from '../access/identity.js';
 import { type LogPosition, NO_POSITION, UNKNOWN_POSITION } from '../postgres/pools/sessions.js';
 import type { RequestClient } from './stages.js';
 import type { WrittenBy } from './writer.js';
 
 /** `eventual`: any replica answers. `session`: one that has replayed the caller's own writes. `strong`: the primary. */
 const CONSISTENCIES = ['eventual', 'session', 'strong'] as const;
-type Consistency = (typeof CONSISTENCIES)[number];
+export type ConsistencyLevel = (typeof CONSISTENCIES)[number];
 
 /** The log position that a replica must have replayed to serve a read. */
 export interface ReadNeed extends LogPosition {
@@ -23,7 +20,7 @@ export interface ReadNeed extends LogPosition {
 }
 
 /** The value of `Prefer: consistency=...`, or null if the header does not have it. */
-export function consistencyOf(prefer: string): Consistency | null {
+export function consistencyOf(prefer: string): ConsistencyLevel | null {
   const [, wanted] = /(?:^|,)\s*consistency\s*=\s*"?([^",;\s]*)/i.exec(prefer) ?? [];
   if (wanted === undefined) return null;
   const consistency = CONSISTENCIES.find((each) => each === wanted.toLowerCase());
@@ -32,77 +29,19 @@ export function consistencyOf(prefer: string): Consistency | null {
   return consistency;
 }
 
-export class SessionConsistency {
-  /** How often the primary has been replaced, as far as it was seen here. */
-  #primaries: number;
-
-  /** `replicas` is null if there are none, `writes` if no reads are served from memory. */
-  constructor(
-    private readonly database: Database,
-    private readonly replicas: Replicas | null,
-    private readonly writes: CallerWrites | null,
-  ) {
-    this.#primaries = replicas?.board.primaries ?? 0;
-  }
-
+/** Who may answer a read: by default a server that has all writes of the caller. */
+export interface Consistency {
   /** Returns null if only the primary may answer. A promise if another server may have become the primary: it is searched for. */
-  needOf(
-    client: RequestClient,
-    caller: Identity,
-    consistency: Consistency,
-  ): ReadNeed | null | Promise<ReadNeed | null> {
-    const board = this.replicas?.board;
-    const requested = readPosition(client.position);
-    const timeline = Math.max(requested.timeline, board?.writtenTimeline ?? 0);
-    let need: ReadNeed | null = null;
-    if (board && consistency !== 'strong') {
-      const callerHash = hashOf(callerName(caller, client));
-      const written = consistency === 'session' ? board.written(callerHash) : 0;
-      need = { position: Math.max(requested.position, written), timeline, callerHash };
-    }
-    const { primary } = this.database;
-    return primary && timeline > primary.timeline ? primary.reach(timeline).then(() => need) : need;
-  }
-
+  needOf(client: RequestClient, caller: Identity, level: ConsistencyLevel): ReadNeed | null | Promise<ReadNeed | null>;
   /** A write of the caller was committed: to be called before it is answered. */
-  committed(client: RequestClient, caller: Identity): void | Promise<void> {
-    const position = this.database.committed;
-    const primaries = this.replicas?.board.primaries ?? 0;
-    if (position === null || primaries !== this.#primaries) return this.askAgain(client, caller);
-    this.#note(position, client, caller);
-  }
-
+  committed(client: RequestClient, caller: Identity): void | Promise<void>;
   /** It is unknown whether a write of the caller was committed: until the primary is asked again, only the primary may answer. */
-  mayHaveCommitted(client: RequestClient, caller: Identity): void {
-    this.#note(null, client, caller);
-  }
-
+  mayHaveCommitted(client: RequestClient, caller: Identity): void;
   /** Earlier writes of the caller may be anywhere up to the current position. */
-  async askAgain(client: RequestClient, caller: Identity): Promise<void> {
-    const database = this.database;
-    const primaries = this.replicas?.board.primaries ?? 0;
-    const position = await database.position().catch(() => null);
-    if (position !== null) {
-      if (primaries !== this.#primaries) database.committed = NO_POSITION;
-      this.#primaries = primaries;
-      database.follow(position);
-    }
-    this.#note(position, client, caller);
-  }
-
-  #note(position: LogPosition | null, client: RequestClient, caller: Identity): void {
-    const name = callerName(caller, client);
-    this.writes?.wrote(name);
-    if (this.replicas) {
-      const { board } = this.replicas;
-      board.raiseWrittenTimeline(position?.timeline ?? this.database.primary?.timeline ?? 0);
-      board.raiseWritten(hashOf(name), position?.position ?? UNKNOWN_POSITION);
-    }
-    if (position) client.wrote(positionText(position));
-  }
+  askAgain(client: RequestClient, caller: Identity): Promise<void>;
 }
 
-function positionText({ position, timeline }: LogPosition): string {
+export function positionText({ position, timeline }: LogPosition): string {
   return `${position.toString(36)}-${timeline.toString(36)}`;
 }
 
@@ -126,7 +65,7 @@ export function laterPosition(first: string, second: string): string {
 
 /** Later reads of the caller, from replicas or from memory, must see the write. `consistency` is null if there are neither. */
 export async function noteCommit<Result>(
-  consistency: SessionConsistency | null,
+  consistency: Consistency | null,
   written: Promise<Result>,
   { writer, client }: WrittenBy,
 ): Promise<Result> {

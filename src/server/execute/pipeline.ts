@@ -4,11 +4,10 @@
  */
 
 import type { ReadQuery } from '../../compiler/statements/read.js';
-import type { KeptAnswer, ReadListener } from '../../speed/batching/shape-queue.js';
-import type { ReadCache } from '../../speed/cache/read-cache.js';
 import { callerName, type Identity, PUBLIC } from '../access/identity.js';
 import { consistencyOf, type ReadNeed, readPosition } from './consistency.js';
 import type { CompiledRead } from './reads/compiled-read.js';
+import type { KeptAnswer, ReadListener, ResultMemory } from './reads/read-executor.js';
 import type { PreparedRead, Reads } from './reads/reads.js';
 import type { RequestClient } from './stages.js';
 import type { Writer } from './writer.js';
@@ -89,21 +88,21 @@ async function prepareConditioned<Query extends ReadQuery, Answer>(
 }
 
 /** Whether an answer that is kept in memory is recent enough for the request. */
-function mayReadMemory(client: RequestClient, caller: Identity, cache: ReadCache): boolean {
+function mayReadMemory(client: RequestClient, caller: Identity, memory: ResultMemory): boolean {
   const seen = readPosition(client.position);
   if (client.noCache || (client.prefer !== '' && consistencyOf(client.prefer) === 'strong')) return false;
-  return cache.serves(caller, client, seen);
+  return memory.serves(caller, client, seen);
 }
 
 function executeRead<Query extends ReadQuery, Answer>(
   { query, caller, need }: ParsedRead<Query>,
   compiled: CompiledRead,
   stages: ReadStages<Query, Answer>,
-  { cache }: Reads,
+  { memory }: Reads,
 ): MaybePromise<Answer> {
   const { client } = stages;
   // Conditions of extensions may change at any time.
-  const isKept = cache !== null && !caller.conditions && mayReadMemory(client, caller, cache);
+  const isKept = memory !== null && !caller.conditions && mayReadMemory(client, caller, memory);
   const fromMemory = isKept ? client : null;
   client.statement(compiled.statement.text);
   return executed(stages.execute({ query, compiled, caller, need, origin: client, fromMemory }), client);

@@ -6,7 +6,6 @@ import { invalidPayload, invalidQuery, type ServiceError, serviceUnavailable } f
 import type { Observer } from '../../base/observe.js';
 import { isUnavailable } from '../../base/sqlstate.js';
 import type { RequestEvent } from '../../features/extensions/api.js';
-import { KeptReplies } from '../../speed/cache/kept-replies.js';
 import type { Identity } from '../access/identity.js';
 import { viewWrites } from '../access/view-as.js';
 import type { Config } from '../config/config.js';
@@ -30,6 +29,7 @@ import {
   type Outcome,
   type Reply,
 } from './reply.js';
+import type { ReplyMemory } from './reply-memory.js';
 import type { RequestRecorder } from './request-recorder.js';
 import { CLIENT_LEFT_STATUS, type Handler, type Route, type Router, streamsBody } from './router.js';
 import { openTraces, TracedExchange, type Traces } from './traces.js';
@@ -78,9 +78,9 @@ interface HttpOptions {
   readonly limit: Limit | null;
   /** The protocols over WebSockets. */
   readonly sockets: readonly SocketProtocol[];
-  /** Changes whenever a token may belong to another caller. */
-  readonly generation: () => number;
   readonly recorder: RequestRecorder;
+  /** Replies from memory. */
+  readonly replies: ReplyMemory;
 }
 
 /** Milliseconds for requests on connections that were accepted last. */
@@ -289,7 +289,7 @@ class Responder implements ServerHooks {
   readonly positions: PositionCookies | null;
   readonly caches: boolean;
   /** Replies from memory, or null if every request passes through the stages. */
-  readonly kept: KeptReplies | null;
+  readonly kept: ReplyMemory | null;
   readonly compression: Compression | null;
   /** Whether each answer closes its connection. */
   closing = false;
@@ -327,7 +327,7 @@ class Responder implements ServerHooks {
     this.answersOrigins = config.CORS_ENABLED;
     this.caches = config.READ_CACHE_SIZE > 0;
     const isPlain = this.#onRequest === null && !isTraced && options.limit === null;
-    this.kept = isPlain ? new KeptReplies(options.generation, options.recorder) : null;
+    this.kept = isPlain ? options.replies : null;
     const hasPositions = this.caches || config.DATABASE_REPLICA_URLS.length > 0;
     this.positions = hasPositions ? positionCookies(this.#cookies) : null;
   }

@@ -4,9 +4,6 @@
  */
 import { messageOf } from '../../base/narrow.js';
 import { within } from '../../base/time-limit.js';
-import type { ReplicaState } from '../../speed/replicas/replica-board.js';
-import { SEVERAL_SERVERS } from '../../speed/replicas/replica-server.js';
-import type { Replica, Replicas } from '../../speed/replicas/replicas.js';
 import type { Mirror } from './catalog/watch.js';
 import type { Database } from './pools/database.js';
 import type { PoolState } from './pools/pool.js';
@@ -36,8 +33,6 @@ export interface Health {
 interface Checked {
   readonly database: Database;
   readonly mirror: Mirror;
-  /** Present in the thread that watches them. */
-  readonly replicas?: Replicas | null;
 }
 
 /** Milliseconds after which a thread or server that does not answer counts as lost. */
@@ -49,7 +44,6 @@ export async function checkHealth(checked: Checked): Promise<Checks> {
     'database:responseTime': [await checkDatabase(checked)],
     'mirror:collections': [checkMirror(checked)],
     ...checkPools(checked),
-    ...checkReplicas(checked),
     ...checkHosts(checked),
     // One thread listens for all.
     ...(checked.database.listener.channels > 0 ? { 'listener:lost': [checkListener(checked)] } : {}),
@@ -90,15 +84,6 @@ function checkPool({ most, busy, waiting, isStarved }: PoolState): Check {
   return { status, ...observation, output: `all ${most} connections are taken, and ${waiting} requests wait` };
 }
 
-/** If a replica is lost the others serve its reads, or the primary if there are no others. */
-function checkReplicas({ replicas }: Checked): Checks {
-  const checks = replicas?.all.map((replica): [string, Checks[string]] => [
-    `replica:${replica.name}`,
-    [checkReplica(replica)],
-  ]);
-  return Object.fromEntries(checks ?? []);
-}
-
 /** Hosts of DATABASE_URL that a failover must not move to. */
 function checkHosts({ database }: Checked): Checks {
   const foreign = database.primary?.foreign ?? [];
@@ -106,29 +91,6 @@ function checkHosts({ database }: Checked): Checks {
   const output = `not used: ${foreign.join('; ')}. Restart the service if the database was replaced on purpose`;
   const observation = { componentType: 'datastore', observedValue: foreign.length, observedUnit: 'foreign hosts' };
   return { 'database:hosts': [{ status: 'degraded', ...observation, output }] };
-}
-
-const REPLICA_STATES: Readonly<Record<ReplicaState, string>> = {
-  unknown: 'it has not been checked yet',
-  ready: '',
-  behind: 'it is too far behind',
-  diverged: 'it follows the primary before a promotion',
-  cluster: 'it is another cluster than that of DATABASE_URL',
-  database: 'it is another database than that of DATABASE_URL',
-  lost: 'it does not answer',
-  primary: 'it is the primary',
-  promoted: 'it was promoted, and is not the primary of DATABASE_URL',
-};
-
-function checkReplica({ state, lagMs, server }: Replica): Check {
-  const observation = { componentType: 'datastore', observedValue: lagMs, observedUnit: 'ms behind' };
-  if (state === 'ready') return { status: 'ok', ...observation };
-  // If all servers of a cluster are named, one of them is the primary.
-  return {
-    status: state === 'primary' ? 'ok' : 'degraded',
-    ...observation,
-    output: `it gets no reads: ${server.isSeveral ? SEVERAL_SERVERS : REPLICA_STATES[state]}`,
-  };
 }
 
 function checkMirror({ database: { obstacle }, mirror }: Checked): Check {

@@ -9,18 +9,12 @@ import { codeOf } from '../../base/narrow.js';
 import { arrayLiteral } from '../../compiler/sql/literal.js';
 import { haveEqualSettings, textFor } from '../../server/access/database-caller.js';
 import { ShapeStats } from '../../server/batching/shape-stats.js';
+import type { BoundRead, ReadExecutor, ReadListener, Shape } from '../../server/execute/reads/read-executor.js';
 import type { Connection } from '../../server/postgres/wire/connection.js';
 import { settingQuery, transactionQuery, type WireQuery } from '../../server/postgres/wire/wire-query.js';
 import { type ConnectionSlot, ConnectionSlots } from './connection-slots.js';
 import { MAX_BATCH_MS, MAX_BATCH_READS } from './cost-model.js';
-import {
-  type BoundRead,
-  MAX_BATCH_WAIT_MS,
-  PendingRead,
-  type ReadListener,
-  type Shape,
-  ShapeQueue,
-} from './shape-queue.js';
+import { MAX_BATCH_WAIT_MS, PendingRead, ShapeQueue } from './shape-queue.js';
 
 /** Between two checks for statements whose clients have all left, and for reads that have waited too long. */
 const SWEEP_INTERVAL_MS = 500;
@@ -28,7 +22,7 @@ const SWEEP_INTERVAL_MS = 500;
 /** Returns whether the reads wait again. */
 type OnEnd = (error: Error | null, unsent: boolean, isSplit: boolean) => boolean;
 
-export class ReadBatcher {
+export class ReadBatcher implements ReadExecutor {
   /** How many statements carried 0, 1, 2 … reads, for metrics. */
   readonly sizes = new Float64Array(MAX_BATCH_READS + 1);
   /** Batches whose reads were sent again, one by one. */
@@ -64,7 +58,7 @@ export class ReadBatcher {
     this.#pipelines = connections.every((connection) => connection.keepsSession);
   }
 
-  read(read: BoundRead, listener: ReadListener): void {
+  execute(read: BoundRead, listener: ReadListener): void {
     const queue = this.#queueOf(read.shape);
     queue.waiting.push(new PendingRead(read, listener, this.#sweeps));
     this.#enter(queue);

@@ -1,72 +1,10 @@
 /** The reads of one shape that wait or are in flight: how many of them one statement carries, and on which connections. */
 import { performance } from 'node:perf_hooks';
 import { type CallerSettings, haveEqualSettings } from '../../server/access/database-caller.js';
-import type { PlanKind, ShapeRecord, ShapeStats } from '../../server/batching/shape-stats.js';
-import type { LogPosition } from '../../server/postgres/pools/sessions.js';
-import { copyBorrowed } from '../../server/postgres/wire/wire-query.js';
+import type { ShapeRecord, ShapeStats } from '../../server/batching/shape-stats.js';
+import { type BoundRead, planKindOf, type ReadListener, type Shape } from '../../server/execute/reads/read-executor.js';
 import type { ConnectionSlot, ReadProfile } from './connection-slots.js';
 import { type CostClass, CostModel, MAX_BATCH_READS } from './cost-model.js';
-
-/** A read that may share one statement with others. */
-export interface Shape {
-  readonly statement: { readonly text: string; readonly parameters: readonly unknown[] };
-  /** The kind of its answer: `operation` has several lists. */
-  readonly result?: string;
-  /** The statement for many sets of values, compiled when it is first needed; empty if there is none. */
-  readonly batchText: () => string;
-  /** Whether connections do not keep the statement: it is parsed and planned each time. */
-  readonly isUnprepared?: boolean;
-  /** Whether each read is planned for its values, though connections keep the statement. */
-  readonly isPlannedPerRead?: boolean;
-  /** Whether its rows are found before they are sorted. */
-  readonly isFenced?: boolean;
-}
-
-/** A read with its values. */
-export interface BoundRead {
-  readonly shape: Shape;
-  readonly parameters: (string | null)[];
-  /** Whether the connection keeps the statement for the next time. */
-  readonly prepare: boolean;
-  /** The settings of the caller that its transaction begins with, or null. */
-  readonly settings: CallerSettings | null;
-}
-
-/** Waits for an answer. */
-export interface ReadListener {
-  /** Whether the client has disconnected: then its read is not sent. */
-  readonly aborted: boolean;
-  /** The caller, to share connections fairly; '' for none. */
-  readonly caller?: string;
-  /** The cell, borrowed from the connection during the call, or null if there is none. `reads` shared the statement. */
-  onResult(cell: Buffer | null, reads: number): void;
-  onError(error: unknown): void;
-  /** The answer is in memory. Only reads that may be answered from memory need it. */
-  onKept?(answer: KeptAnswer): void;
-}
-
-/** An answer in memory, which is not borrowed. */
-export interface KeptAnswer {
-  readonly body: Buffer | null;
-  /** Whether it may have changed. */
-  readonly isDropped: boolean;
-  /**
-   * Takes memory for something that a caller needs with it, such as a reply. Returns null if there is no room. Calls `onGone` if the
-   * answer is dropped, or the memory is needed for something else.
-   */
-  reserve(bytes: number, caller: string, onGone: () => void): KeptMemory | null;
-  /** Whether it is recent enough now for a caller, who has seen the database at that position of the log. */
-  serves(user: string | null, seen: LogPosition, now: number): boolean;
-  /** It is used once more. */
-  hit(now: number): void;
-}
-
-/** Memory that is kept with an answer. */
-export interface KeptMemory {
-  /** It is still used. */
-  touch(): void;
-  release(): void;
-}
 
 /** Statements of cheap reads in flight on a connection: while one is in PostgreSQL, the other is in Node. */
 const MAX_STATEMENTS_IN_FLIGHT = 2;
@@ -313,50 +251,6 @@ export class ShapeQueue implements ReadProfile {
   }
 }
 
-/** For which values PostgreSQL plans a shape: for none in particular, or for those of each read. */
-export function planKindOf({ isFenced, isPlannedPerRead, isUnprepared }: Shape): PlanKind {
-  if (isFenced) return 'fenced';
-  return isPlannedPerRead || isUnprepared ? 'custom' : 'generic';
-}
-
 function recordOf(shape: Shape, stats: ShapeStats): ShapeRecord {
   return stats.of(shape.statement.text, planKindOf(shape), shape.statement.parameters.length);
-}
-
-/** Passes results on, and calls `onError` on a failure. */
-export class RecoveringListener implements ReadListener {
-  constructor(
-    private readonly listener: ReadListener,
-    readonly onError: (error: unknown) => void,
-  ) {}
-
-  get aborted(): boolean {
-    return this.listener.aborted;
-  }
-
-  get caller(): string {
-    return this.listener.caller ?? '';
-  }
-
-  onResult(cell: Buffer | null, reads: number): void {
-    this.listener.onResult(cell, reads);
-  }
-}
-
-/** Settles a promise. */
-export class PromiseListener implements ReadListener {
-  constructor(
-    private readonly request: { readonly aborted: boolean },
-    readonly caller: string,
-    private readonly resolve: (cell: Buffer | null) => void,
-    readonly onError: (error: unknown) => void,
-  ) {}
-
-  get aborted(): boolean {
-    return this.request.aborted;
-  }
-
-  onResult(cell: Buffer | null): void {
-    this.resolve(copyBorrowed(cell));
-  }
 }

@@ -9,7 +9,8 @@ import { LRUCache } from 'lru-cache';
 import { outcomeUnknown } from '../../base/errors.js';
 import { codeOf, propertiesOf } from '../../base/narrow.js';
 import { arrayLiteral } from '../../compiler/sql/literal.js';
-import { NOT_SHOWN, type Session, type TransactionStatement } from '../../server/postgres/pools/sessions.js';
+import type { BatchedWrite, WriteExecutor } from '../../server/execute/writes/write-executor.js';
+import { NOT_SHOWN, type Session } from '../../server/postgres/pools/sessions.js';
 import type { BoundStatement } from '../../server/postgres/wire/wire-query.js';
 
 /** Statements of one shape at a time: the fewer they are, the larger are the batches. */
@@ -27,19 +28,6 @@ const LOCK_NOT_AVAILABLE = '55P03';
 /** After so many milliseconds a batch that was not running has waited with the limit of the session, not with its own. */
 const TABLE_WAIT_MS = 500;
 
-/** A flat write of one request. */
-export interface BatchedWrite {
-  readonly statement: TransactionStatement;
-  /** The text for many rows. */
-  readonly batchText: string;
-  /** The key of the row that it changes, or null for a new row: two changes of one row need two statements. */
-  readonly key: string | null;
-  /** Whether it may be sent again although it may have been done. */
-  readonly isRepeatable: boolean;
-  /** Identifies the caller. */
-  readonly caller: string;
-}
-
 interface Pending {
   readonly write: BatchedWrite;
   readonly resolve: (body: Buffer | null) => void;
@@ -55,7 +43,7 @@ interface Queue {
 /** Lends a connection of the pool in the turn of the caller, or of the service with ''. */
 export type UseSession = <Result>(work: (session: Session) => Promise<Result>, caller: string) => Promise<Result>;
 
-export class WriteBatcher {
+export class WriteBatcher implements WriteExecutor {
   /** How many statements carried 0, 1, 2 … writes, for metrics. */
   readonly sizes = new Float64Array(MAX_BATCH_WRITES + 1);
   /** Batches whose writes were sent again, one by one. */

@@ -3,16 +3,10 @@
  * values, by these values. Live queries and the cache of reads find in it what a change concerns.
  */
 
+import type { TableChanges } from '../../server/changes/change-source.js';
 import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
-import type { LoggedChange, LoggedTable } from '../../server/postgres/wire/pgoutput.js';
+import type { LoggedTable } from '../../server/postgres/wire/pgoutput.js';
 import { changedKeys, type Dependencies, tableKey, wantedColumns } from './dependencies.js';
-
-/** The rows of one table that a transaction has changed. */
-export interface TableChanges {
-  readonly table: LoggedTable;
-  /** The rows, or null if they are too many or not known. */
-  readonly rows: readonly LoggedChange[] | null;
-}
 
 export interface Dependent {
   /** Differs between the entries of a statement. */

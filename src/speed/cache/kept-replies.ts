@@ -5,14 +5,15 @@
 import { performance } from 'node:perf_hooks';
 import { callerName, type Identity, PUBLIC } from '../../server/access/identity.js';
 import { readPosition } from '../../server/execute/consistency.js';
+import type { KeptAnswer, KeptMemory } from '../../server/execute/reads/read-executor.js';
 import type { Exchange, RequestCounter } from '../../server/http/exchange.js';
 import type { ServerRequest, ServerResponse } from '../../server/http/memory-socket.js';
 import type { Reply } from '../../server/http/reply.js';
+import type { KeptHeaders, ReplyMemory } from '../../server/http/reply-memory.js';
 import { ID_LENGTH, ID_SPACE, requestId, writeNextId } from '../../server/http/request-id.js';
 import type { AnsweredRequest, RequestRecorder } from '../../server/http/request-recorder.js';
 import { LARGE_BODY_BYTES } from '../../server/http/write-reply.js';
 import { type LogPosition, NO_POSITION } from '../../server/postgres/pools/sessions.js';
-import type { KeptAnswer, KeptMemory } from '../batching/shape-queue.js';
 
 /** Milliseconds that a reply is used before its caller is identified again. */
 const LEASE_MS = 1_000;
@@ -33,9 +34,6 @@ const EXCLUDED: ReadonlySet<string> = new Set([
   'upgrade',
   'expect',
 ]);
-
-/** The names and values of the headers that may change a reply, one after the other. */
-export type KeptHeaders = readonly string[];
 
 interface KeptReply {
   readonly headers: KeptHeaders;
@@ -65,7 +63,7 @@ interface UrlReplies {
   readonly answers: Map<KeptAnswer, KeptMemory>;
 }
 
-export class KeptReplies {
+export class KeptReplies implements ReplyMemory {
   /** By path and query string. */
   readonly #byPath = new Map<string, Map<string, UrlReplies>>();
   /** Filled by `#readHeader`. */
@@ -89,7 +87,6 @@ export class KeptReplies {
     private readonly recorder: RequestRecorder,
   ) {}
 
-  /** Answers the GET request if its reply is kept. Otherwise returns its headers, if replies of its URL are kept, or null. */
   answer(path: string, request: ServerRequest, response: ServerResponse): true | KeptHeaders | null {
     const found = this.#byPath.get(path)?.get(request.getQuery() ?? '');
     if (found === undefined) return null;
@@ -136,7 +133,6 @@ export class KeptReplies {
     return null;
   }
 
-  /** The reply that is about to leave, with its headers after the request id. */
   keep(exchange: Exchange, reply: Reply, head: string): void {
     const { accessToken, method, closes } = exchange;
     const { answer, caller } = exchange.kept ?? CONSTANT;

@@ -4,31 +4,26 @@
  */
 import { createHash } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
-import type { Values } from '../../compiler/sql/parameter.js';
 import { callerName, type Identity } from '../../server/access/identity.js';
 import type { ShapeRecord, ShapeStats } from '../../server/batching/shape-stats.js';
+import type { TableChanges } from '../../server/changes/change-source.js';
 import type { Source } from '../../server/changes/publication.js';
 import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
+import type {
+  KeptAnswer,
+  KeptMemory,
+  MemorableRead,
+  ReadListener,
+  ResultMemory,
+} from '../../server/execute/reads/read-executor.js';
 import { isReached, type LogPosition, NO_POSITION } from '../../server/postgres/pools/sessions.js';
 import type { LoggedTable } from '../../server/postgres/wire/pgoutput.js';
-import type { KeptAnswer, KeptMemory, ReadListener } from '../batching/shape-queue.js';
 import { CacheSpace, groupOf, type Kept } from './cache-space.js';
 import { type CallerWrites, hashOf } from './caller-writes.js';
 import { dependenciesOf, mayHideRows, probeKey } from './dependencies.js';
-import { DependencyIndex, type Dependent, DependentShape, type TableChanges } from './dependency-index.js';
+import { DependencyIndex, type Dependent, DependentShape } from './dependency-index.js';
 import { PendingCommits } from './pending-commits.js';
 import { SeenReads } from './seen-reads.js';
-
-/** A read with everything that its answer depends on. */
-export interface CacheableRead {
-  readonly compiled: CompiledRead;
-  readonly values: Values;
-  readonly caller: Identity;
-  /** The values of the statement. */
-  readonly bound: readonly (string | null)[];
-  /** The digest of the caller's settings in the database, or '' without DATABASE_CALLER. */
-  readonly digest: string;
-}
 
 /** The changes of a transaction that may not be visible to new reads yet. */
 interface Commit {
@@ -154,7 +149,7 @@ const MAX_PAUSE_MS = 60_000;
 /** Milliseconds between two changes of an entry's place in the order of use. */
 const TOUCH_MS = 1_000;
 
-export class ReadCache {
+export class ReadCache implements ResultMemory {
   readonly #index = new DependencyIndex<CacheEntry>();
   readonly #space: CacheSpace<CacheEntry | ReservedMemory>;
   /** By statement: its reads, or the reason why its answers are not kept. */
@@ -213,12 +208,35 @@ export class ReadCache {
     return this.writes.isQuiet || (user !== null && this.writes.isReported(user));
   }
 
-  keyOf({ digest, bound }: CacheableRead): string {
+  keyOf({ digest, bound }: MemorableRead): string {
     return JSON.stringify(digest === '' ? bound : [digest, bound]);
   }
 
+  answer(
+    read: MemorableRead,
+    listener: ReadListener,
+    from: { readonly address: string } | null,
+    send: (listener: ReadListener, isKept: boolean) => void,
+  ): void {
+    const { compiled } = read;
+    if (!from) {
+      send(new ComparingListener(listener, this, compiled, () => this.keyOf(read)), false);
+      return;
+    }
+    const key = this.keyOf(read);
+    const kept = this.find(read, key);
+    const joined = kept ? null : this.joinable(read, key);
+    if (kept) listener.onKept?.(kept);
+    else if (joined) joined.join(listener);
+    else {
+      const entry = this.begin(read, key, from);
+      if (entry === null) send(new ComparingListener(listener, this, compiled, () => key), false);
+      else send(new KeepingListener(listener, this, entry), true);
+    }
+  }
+
   /** The kept answer, or null. */
-  find({ compiled }: CacheableRead, key: string): CacheEntry | null {
+  find({ compiled }: MemorableRead, key: string): CacheEntry | null {
     const entry = this.#index.shapes.get(compiled)?.entries.get(key);
     if (entry === undefined || entry.body === null) return null;
     this.hit(entry, performance.now());
@@ -236,7 +254,7 @@ export class ReadCache {
   }
 
   /** An entry for the answer of a read that is sent to the primary after this call, or null if it is not to be kept. */
-  begin(read: CacheableRead, key: string, from: { readonly address: string }): CacheEntry | null {
+  begin(read: MemorableRead, key: string, from: { readonly address: string }): CacheEntry | null {
     this.misses++;
     const { compiled, values, caller } = read;
     const shape = this.#shapeOf(compiled);
@@ -259,7 +277,7 @@ export class ReadCache {
    * The same read of another client that waits for PostgreSQL, or null. Both clients may get its answer: it contains every change that was
    * reported before it was sent, and a later change would have dropped its entry.
    */
-  joinable({ compiled }: CacheableRead, key: string): KeepingListener | null {
+  joinable({ compiled }: MemorableRead, key: string): KeepingListener | null {
     const entry = this.#index.shapes.get(compiled)?.entries.get(key);
     if (entry === undefined || entry.rival !== null) return null;
     // A read that everybody has left is about to be cancelled.

@@ -17,10 +17,10 @@ import {
 import type { Statement } from '../../compiler/sql/fragment.js';
 import type { Parameter, Slot } from '../../compiler/sql/parameter.js';
 import type { BilledCaller, CallerBudgets } from '../../server/execute/caller-budget.js';
+import type { Shape } from '../../server/execute/reads/read-executor.js';
 import { Statistics } from '../../server/postgres/catalog/catalog.js';
 import { explainGeneric, findsByIndex, type PlanNode, stretchOf } from '../../server/postgres/generic-plan.js';
 import type { Database } from '../../server/postgres/pools/database.js';
-import type { Shape } from '../batching/shape-queue.js';
 
 /** A shape whose values may be uneven. */
 export interface UnevenShape extends Shape {

@@ -6,9 +6,9 @@
 import { ServiceError } from '../../base/errors.js';
 import { asError } from '../../base/narrow.js';
 import type { ReadNeed } from '../../server/execute/consistency.js';
+import type { BoundRead, ReadExecutor, ReadListener } from '../../server/execute/reads/read-executor.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import type { ReadBatcher } from '../batching/read-batcher.js';
-import type { BoundRead, ReadListener } from '../batching/shape-queue.js';
 import type { Replica, Replicas } from './replicas.js';
 
 /** The counts of one server. */
@@ -18,7 +18,7 @@ interface ServerCounts {
   readonly statements: number;
 }
 
-export class ReplicaReads {
+export class ReplicaReads implements ReadExecutor {
   /** Reads that the primary was sent. */
   #primaryReads = 0;
   readonly #batchers = new Map<Replica, ReadBatcher>();
@@ -42,7 +42,8 @@ export class ReplicaReads {
     }
   }
 
-  send(read: BoundRead, need: ReadNeed | null, isPaged: boolean, listener: ReadListener): void {
+  execute(read: BoundRead, listener: ReadListener): void {
+    const { need, isPaged } = read;
     const chosen = need && this.replicas.choose(need.position, need.timeline, isPaged ? need.callerHash : null);
     if (!(chosen instanceof Promise)) this.#sendTo(chosen, read, listener);
     else
@@ -58,13 +59,13 @@ export class ReplicaReads {
     else {
       const instead = (): void => this.#sendToPrimary(read, listener);
       const answered = new ReplicaListener(replica, unanswered, listener, instead);
-      batcher.read(read, answered);
+      batcher.execute(read, answered);
     }
   }
 
   #sendToPrimary(read: BoundRead, listener: ReadListener): void {
     this.#primaryReads++;
-    this.primary.read(read, listener);
+    this.primary.execute(read, listener);
   }
 
   /** For a read of several batches, which stays on one server. */

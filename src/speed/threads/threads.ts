@@ -20,6 +20,7 @@ import type { Mirror } from '../../server/postgres/catalog/watch.js';
 import { type Health, joinHealth, unhealthy } from '../../server/postgres/health.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import { CallerWrites } from '../cache/caller-writes.js';
+import { KeptReplies } from '../cache/kept-replies.js';
 import type { Replicas } from '../replicas/replicas.js';
 import type { LocalServer } from './local-server.js';
 
@@ -168,9 +169,9 @@ export class ThreadServer implements LocalServer {
     const app = await createApp(config, core, shared, observe);
     const { router, names, sockets, recorder } = app;
     const { responseMemory } = core.database;
-    const generation = (): number => app.generation();
+    const replies = new KeptReplies(() => app.generation(), recorder);
     const { requests: limit } = shared.limits;
-    const options = { config, limit, responseMemory, observe, onRequest, names, sockets, generation, recorder };
+    const options = { config, limit, responseMemory, observe, onRequest, names, sockets, recorder, replies };
     const start = (address: ListenAddress | null): Promise<HttpServer> =>
       startHttpServer(router, { ...options, address });
     const server = new ThreadServer(app, core, start, config.SHUTDOWN_TIMEOUT);

@@ -21,6 +21,7 @@ import {
   unhealthy,
 } from '../../server/postgres/health.js';
 import { CallerWrites } from '../cache/caller-writes.js';
+import { checkReplicas } from '../replicas/replica-health.js';
 import { type Assignment, Channel, errorOf, type MainCalls, type Message, type WorkerCalls } from './channel.js';
 import { type MainBroadcast, type MainContext, type SchemaBroadcast, type Threads, urlOf } from './threads.js';
 
@@ -200,11 +201,16 @@ export class WorkerPool implements Threads {
   };
 
   readonly health = async (): Promise<Health> => {
-    const main = this.#main ? checkHealth(this.#main) : unhealthy('service:thread', 'it does not serve yet');
+    const main = this.#main ? this.#checkMain(this.#main) : unhealthy('service:thread', 'it does not serve yet');
     const workers = this.#workers.map((worker) => worker.check());
     const checks = await Promise.all([main, ...workers]);
     return joinHealth(new Map(checks.map((each, position) => [position === 0 ? 'main' : `worker ${position}`, each])));
   };
+
+  /** This thread watches the replicas for all. */
+  async #checkMain(main: MainContext): Promise<Checks> {
+    return { ...(await checkHealth(main)), ...checkReplicas(main.replicas) };
+  }
 
   async #allApplied(): Promise<void> {
     await Promise.all(this.#workers.map((worker) => worker.allApplied()));

@@ -8,8 +8,6 @@ import { isMainThread, threadId } from 'node:worker_threads';
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
 import type { Event } from '../../../base/observe.js';
 import { packageVersion } from '../../../base/package-files.js';
-import type { ReadCache } from '../../../speed/cache/read-cache.js';
-import type { Replica } from '../../../speed/replicas/replicas.js';
 import type { Identities } from '../../access/identities.js';
 import { onlyAdministrator } from '../../access/identity.js';
 import type { Config } from '../../config/config.js';
@@ -32,8 +30,8 @@ export interface MetricsServices {
   readonly reads: Reads;
   readonly writes: Writes;
   readonly events: ReadonlyMap<Event['kind'], number>;
-  /** The metrics of the features. */
-  readonly ofFeatures: () => readonly Metric[];
+  /** The metrics of the executors of reads and of the features. */
+  readonly more: () => readonly Metric[];
   readonly router: () => Router;
 }
 
@@ -53,16 +51,14 @@ export function metricsRoutes(services: MetricsServices, gather: Gather): ApiRou
 export async function collect(services: MetricsServices): Promise<Metric[]> {
   const counted = [
     ...requestMetrics(services.router().stats, services.config.METRICS_BY_ROUTE),
-    ...batchMetrics('read', services.reads.batcher),
+    ...(services.database.readQueue ? batchMetrics('read', services.database.readQueue) : []),
     ...(services.writes.batcher ? batchMetrics('write', services.writes.batcher) : []),
     ...databaseMetrics(services),
     budgetMetric(services.reads),
-    ...replicaMetrics(services.reads),
     ...sourceMetrics(services),
     ...threadMetrics(),
     ...schemaMetrics(services),
-    ...services.ofFeatures(),
-    ...(services.reads.cache ? cacheMetrics(services.reads.cache) : []),
+    ...services.more(),
   ];
   return [...counted, ...(await defaultMetrics())];
 }
@@ -170,14 +166,13 @@ function batchMetrics(kind: 'read' | 'write', { sizes, splits }: Batches): Metri
   ];
 }
 
-function databaseMetrics({ database, reads }: MetricsServices): Metric[] {
-  const { batcher } = reads;
-  const { pools } = database;
+function databaseMetrics({ database }: MetricsServices): Metric[] {
+  const { pools, readQueue } = database;
   const of = (state: 'most' | 'busy' | 'idle' | 'waiting'): Value[] =>
     Object.entries(pools).map(([pool, states]) => ({ labels: { pool }, value: states[state] }));
   const sent = {
-    read: batcher.sizes[1] ?? 0,
-    batch: batcher.sizes.subarray(2).reduce((sum, statements) => sum + statements, 0),
+    read: readQueue?.sizes[1] ?? 0,
+    batch: readQueue?.sizes.subarray(2).reduce((sum, statements) => sum + statements, 0) ?? 0,
     own: database.own.sent,
     write: database.sessions.sent,
     stream: database.streams.sent,
@@ -203,25 +198,6 @@ function budgetMetric({ shapeStats }: Reads): Metric {
   const values = [...shapeStats.budgets].map(([shape, { exceeded }]) => ({ labels: { shape }, value: exceeded }));
   const help = 'Statements that took longer than the budget of their shape.';
   return labelled('counter', 'lateral_shape_budget_exceeded_total', help, values);
-}
-
-/** Only with replicas. */
-function replicaMetrics({ replicaReads }: Reads): Metric[] {
-  if (replicaReads === null) return [];
-  const { counts, replicas } = replicaReads;
-  const byServer = (of: 'reads' | 'statements'): Value[] =>
-    counts.map((each) => ({ labels: { server: each.server }, value: each[of] }));
-  const ofReplicas = (value: (replica: Replica) => number): Value[] =>
-    replicas.all.map((replica) => ({ labels: { server: replica.name }, value: value(replica) }));
-  const lag = ofReplicas(({ lagMs }) => lagMs / 1_000);
-  const ready = ofReplicas(({ state }) => Number(state === 'ready'));
-  return [
-    labelled('counter', 'lateral_server_reads_total', 'Reads by server.', byServer('reads')),
-    labelled('counter', 'lateral_server_statements_total', 'Statements for reads by server.', byServer('statements')),
-    // All threads know the same of them.
-    { ...labelled('gauge', 'lateral_replica_lag_seconds', 'Replication lag.', lag), aggregator: 'max' },
-    { ...labelled('gauge', 'lateral_replica_ready', '1 while a replica gets reads.', ready), aggregator: 'max' },
-  ];
 }
 
 function statementMetric(sent: Readonly<Record<string, number>>): Metric {
@@ -264,25 +240,6 @@ function schemaMetrics({ mirror, reads, writes }: MetricsServices): Metric[] {
     { ...labelled('gauge', 'lateral_info', 'Version of the service.', [version]), aggregator: 'first' },
   ];
 }
-
-function cacheMetrics({ hits, misses, evictions, invalidations, used, entries, lag, pending }: ReadCache): Metric[] {
-  const behind = 'How far answers from memory may be behind the database.';
-  const held =
-    'How long no answer has been kept, because transactions are open that began before changes were reported.';
-  return [
-    counter('lateral_read_cache_hits_total', 'Reads that were answered from memory.', hits),
-    counter('lateral_read_cache_misses_total', 'Reads whose answer was not in memory.', misses),
-    counter('lateral_read_cache_evictions_total', 'Answers that had to leave the memory for others.', evictions),
-    counter('lateral_read_cache_invalidations_total', 'Answers that a commit may have changed.', invalidations),
-    gauge('lateral_read_cache_bytes', 'Memory of the answers that are kept.', used),
-    gauge('lateral_read_cache_entries', 'Answers that are kept.', entries),
-    { ...gauge('lateral_read_cache_lag_seconds', behind, Math.min(lag, MAX_LAG_MS) / 1_000), aggregator: 'max' },
-    { ...gauge('lateral_read_cache_held_back_seconds', held, pending.heldMs / 1_000), aggregator: 'max' },
-  ];
-}
-
-/** Milliseconds: shown if the database was never compared. */
-const MAX_LAG_MS = 86_400_000;
 
 /**
  * The processor time of the calling thread: unlike the time that its event loop was busy, it does not grow while other programs use the

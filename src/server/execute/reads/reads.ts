@@ -21,18 +21,6 @@ import { bind } from '../../../compiler/sql/parameter.js';
 import type { ReadQuery, SelectionPurpose } from '../../../compiler/statements/read.js';
 import type { Extensions } from '../../../features/extensions/extensions.js';
 import { ConditionalReads } from '../../../features/extensions/read-conditions.js';
-import { ReadBatcher } from '../../../speed/batching/read-batcher.js';
-import {
-  PromiseListener,
-  planKindOf,
-  type ReadListener,
-  RecoveringListener,
-  type Shape,
-} from '../../../speed/batching/shape-queue.js';
-import { ComparingListener, KeepingListener, type ReadCache } from '../../../speed/cache/read-cache.js';
-import { PlanChoices, type UnevenShape } from '../../../speed/plan-choices/plan-choices.js';
-import { mayLieInReplica, ReplicaReads } from '../../../speed/replicas/replica-reads.js';
-import type { Replicas } from '../../../speed/replicas/replicas.js';
 import type { CallerSettings, DatabaseCaller } from '../../access/database-caller.js';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
@@ -44,9 +32,9 @@ import { streamRows } from '../../postgres/pools/row-stream.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import type { ResponseMemory } from '../../postgres/wire/response-memory.js';
 import type { BoundStatement } from '../../postgres/wire/wire-query.js';
-import { type BilledCaller, billWriter, type CallerBudgetLimits, CallerBudgets } from '../caller-budget.js';
+import { type BilledCaller, billWriter, type CallerBudgets } from '../caller-budget.js';
 import { settingsFor } from '../caller-scope.js';
-import { consistencyOf, type ReadNeed, type SessionConsistency } from '../consistency.js';
+import { type Consistency, consistencyOf, type ReadNeed } from '../consistency.js';
 import { refusedRead } from '../distributed.js';
 import { retry } from '../retry.js';
 import { NO_CLIENT, type RequestClient, type RequestOrigin } from '../stages.js';
@@ -54,6 +42,15 @@ import { StatementCache, type StatementCacheLimits } from '../statement-cache.js
 import type { Writer } from '../writer.js';
 import { type CompiledRead, compileShape } from './compiled-read.js';
 import { DatabaseRefusals } from './database-refusals.js';
+import {
+  PromiseListener,
+  planKindOf,
+  type ReadEngine,
+  type ReadListener,
+  RecoveringListener,
+  type ResultMemory,
+  type Shape,
+} from './read-executor.js';
 import { refusedInQuery, sentOrNamed } from './refused-values.js';
 
 /** A parsed read with the statement of its shape: only its values remain to be bound. */
@@ -72,16 +69,11 @@ export interface PreparedRead<Query extends ReadQuery = ReadQuery> {
 }
 
 interface ReadLimits extends PlanLimits, StatementCacheLimits {
-  readonly callerBudget: CallerBudgetLimits;
   /** The planner's estimate; null for no limit. */
   readonly cost: number | null;
   /** Milliseconds a batch of a stream may take; 0 for no limit. */
   readonly batchTimeout: number;
-  /** Milliseconds between polls of table statistics; 0 for none. */
-  readonly statisticsInterval: number;
   readonly raisedStatuses: boolean;
-  /** Whether reads of one shape may travel together. */
-  readonly batching: boolean;
 }
 
 export interface Explanation {
@@ -121,11 +113,9 @@ interface ReadServices {
   readonly policies: Policies;
   /** The callers as the database learns them, or null with DATABASE_CALLER=service. */
   readonly callers: DatabaseCaller | null;
-  /** Null without replicas. */
-  readonly replicas: Replicas | null;
-  readonly consistency: SessionConsistency | null;
-  /** Answers in memory, or null with READ_CACHE_SIZE=0. */
-  readonly cache: ReadCache | null;
+  readonly consistency: Consistency | null;
+  readonly engine: ReadEngine;
+  readonly budgets: CallerBudgets;
   readonly shapeStats: ShapeStats;
   /** The extensions, or null if there are none. */
   readonly extensions: Extensions | null;
@@ -133,14 +123,11 @@ interface ReadServices {
 
 export class Reads {
   readonly #statements: StatementCache<CompiledRead>;
-  readonly batcher: ReadBatcher;
   /** The times of the statements of each shape, including writes. */
   readonly shapeStats: ShapeStats;
   readonly refusals: DatabaseRefusals;
   readonly budgets: CallerBudgets;
-  readonly plans: PlanChoices;
-  /** Null without replicas. */
-  readonly replicaReads: ReplicaReads | null;
+  readonly engine: ReadEngine;
   readonly #conditional: ConditionalReads;
   /** Statements whose cost is acceptable, for all values or for the values listed below. */
   readonly #affordable = new WeakSet<CompiledRead>();
@@ -151,18 +138,12 @@ export class Reads {
     private readonly limits: ReadLimits,
     observe: Observer,
   ) {
-    const { database, mirror, replicas } = services;
+    const { mirror } = services;
+    this.engine = services.engine;
     this.shapeStats = services.shapeStats;
     this.#statements = new StatementCache(mirror, limits, observe);
     this.refusals = new DatabaseRefusals(observe, limits.raisedStatuses);
-    this.budgets = new CallerBudgets(limits.callerBudget);
-    const batcherOf = ({ readConnections }: Database): ReadBatcher =>
-      new ReadBatcher(readConnections, limits.batching, database.waitTimeout, this.shapeStats);
-    this.batcher = batcherOf(database);
-    database.readQueue = this.batcher;
-    this.replicaReads = replicas && new ReplicaReads(replicas, this.batcher, batcherOf);
-    this.plans = new PlanChoices(database, this.budgets, limits.statisticsInterval);
-    mirror.onChange(() => this.plans.statistics.forget());
+    this.budgets = services.budgets;
     this.#conditional = new ConditionalReads(services.extensions, mirror, services.policies);
   }
 
@@ -197,9 +178,9 @@ export class Reads {
     return consistency === null ? null : consistency.needOf(client, caller, preferred ?? 'session');
   }
 
-  /** Answers in memory, or null if none are kept. */
-  get cache(): ReadCache | null {
-    return this.services.cache;
+  /** Results in memory, or null if none are kept. */
+  get memory(): ResultMemory | null {
+    return this.engine.memory;
   }
 
   /** Memory for large answers. */
@@ -285,41 +266,28 @@ export class Reads {
 
   /** As `run`, but a listener takes the body as it arrives: a warm read needs no promise. */
   answer(read: PreparedRead, listener: ReadListener): void {
-    const { cache } = this.services;
-    if (cache === null || !cache.mayKeep(read.compiled)) this.#answer(read, listener);
-    else this.#answerBesideMemory(read, listener, cache);
+    const { memory } = this.engine;
+    if (memory === null || !memory.mayKeep(read.compiled)) this.#answer(read, listener);
+    else this.#answerBesideMemory(read, listener, memory);
   }
 
   #answer(read: PreparedRead, listener: ReadListener): void {
     if (this.limits.cost === null || this.#affordable.has(read.compiled))
       this.#send(read, new RecoveringListener(listener, (error) => this.#recover(error, read, listener)));
     else {
-      // Attempts may be repeated on another server.
-      if (listener instanceof KeepingListener) listener.giveUp();
+      listener.giveUp?.();
       this.#settle(this.run(read, listener), listener);
     }
   }
 
-  /** Only answers of the primary are kept: a replica may be behind the changes that were reported. */
-  #answerBesideMemory(read: PreparedRead, listener: ReadListener, cache: ReadCache): void {
-    const { query, compiled, caller, fromMemory } = read;
+  /** Only results of the primary are kept: a replica may be behind the changes that were reported. */
+  #answerBesideMemory(read: PreparedRead, listener: ReadListener, memory: ResultMemory): void {
+    const { query, compiled, caller, fromMemory = null } = read;
     const bound = bind(compiled.statement.parameters, query.values, caller);
     const digest = this.settingsOf(read)?.digest ?? '';
-    const cacheable = { compiled, values: query.values, caller, bound, digest };
-    if (!fromMemory) {
-      this.#answer(read, new ComparingListener(listener, cache, compiled, () => cache.keyOf(cacheable)));
-      return;
-    }
-    const key = cache.keyOf(cacheable);
-    const kept = cache.find(cacheable, key);
-    const joined = kept ? null : cache.joinable(cacheable, key);
-    if (kept) listener.onKept?.(kept);
-    else if (joined) joined.join(listener);
-    else {
-      const entry = cache.begin(cacheable, key, fromMemory);
-      if (entry === null) this.#answer(read, new ComparingListener(listener, cache, compiled, () => key));
-      else this.#answer({ ...read, need: null }, new KeepingListener(listener, cache, entry));
-    }
+    memory.answer({ compiled, values: query.values, caller, bound, digest }, listener, fromMemory, (next, isKept) =>
+      this.#answer(isKept ? { ...read, need: null } : read, next),
+    );
   }
 
   #run(read: PreparedRead, client: { readonly aborted: boolean }): Promise<Buffer | null> {
@@ -332,12 +300,10 @@ export class Reads {
     const { query, compiled, caller } = read;
     const bound = bind(compiled.statement.parameters, query.values, caller);
     const isReused = this.#statements.isReused(compiled);
-    const shape = isUneven(compiled)
-      ? this.plans.shapeFor(compiled, bound, isReused ? { caller, from: NO_ADDRESS } : null)
-      : compiled;
-    const sent = { shape, parameters: bound, prepare: isReused, settings: this.settingsOf(read) };
-    if (this.replicaReads === null) this.batcher.read(sent, listener);
-    else this.replicaReads.send(sent, needOf(read), compiled.paged, listener);
+    const shape = this.engine.shapeOf(compiled, bound, isReused ? { caller, from: NO_ADDRESS } : null);
+    const settings = this.settingsOf(read);
+    const sent = { shape, parameters: bound, prepare: isReused, settings, need: needOf(read), isPaged: compiled.paged };
+    this.engine.execute(sent, listener);
   }
 
   /** The settings that the transaction of the read begins with, or null if it needs none. */
@@ -347,7 +313,7 @@ export class Reads {
 
   /** After a failure that may lie in a schema which changed. */
   #recover(failure: unknown, read: PreparedRead, listener: ReadListener): void {
-    if (listener instanceof KeepingListener) listener.giveUp();
+    listener.giveUp?.();
     const body = this.#retry(read, (current, attempt) =>
       attempt === 1 ? Promise.reject(failure) : this.#run(current, listener),
     );
@@ -424,28 +390,18 @@ export class Reads {
       });
       return compiled;
     };
-    const send = (current: PreparedRead): Promise<CompiledRead> => {
-      const toPrimary = (): Promise<CompiledRead> => sendTo(this.services.database, current);
-      if (this.replicaReads === null) return toPrimary();
-      return this.replicaReads.stream(needOf(current), (replica) =>
-        replica === null
-          ? toPrimary()
-          : sendTo(replica.database, current).catch((error: unknown) => {
-              if (isSent || !mayLieInReplica(error, replica)) throw error;
-              return toPrimary();
-            }),
-      );
-    };
+    const mayRepeat = (): boolean => !isSent;
+    const send = (current: PreparedRead): Promise<CompiledRead> =>
+      this.engine.stream(needOf(current), (database) => sendTo(database, current), mayRepeat);
     // An answer that has begun cannot be repeated.
-    return this.#retry(read, send, () => !isSent);
+    return this.#retry(read, send, mayRepeat);
   }
 
   /** The shape that a read is sent with once its shape is known well, and its values. */
   async chosenShape({ query, compiled, caller }: PreparedRead): Promise<ChosenShape> {
     const values = bind(compiled.statement.parameters, query.values, caller);
     if (compiled.stream) return { shape: { ...compiled, isUnprepared: true }, values };
-    if (!isUneven(compiled)) return { shape: compiled, values };
-    return { shape: await this.plans.chosenFor(compiled, values, { caller, from: NO_ADDRESS }), values };
+    return { shape: await this.engine.settledShapeOf(compiled, values, { caller, from: NO_ADDRESS }), values };
   }
 
   /** The statement and PostgreSQL's plan for it. With `analyze` the statement is executed. */
@@ -456,16 +412,16 @@ export class Reads {
   async #explain(read: PreparedRead, analyze: boolean): Promise<Explanation> {
     const { query, compiled, caller } = read;
     const bound = bind(compiled.statement.parameters, query.values, caller);
-    const shape = isUneven(compiled) ? this.plans.shapeFor(compiled, bound, null) : compiled;
+    const shape = this.engine.shapeOf(compiled, bound, null);
     const { text } = shape.statement;
     const explain = analyze ? 'explain (format json, analyze, buffers) ' : 'explain (format json) ';
     const [row] = await this.services.database.rowsAs<{ 'QUERY PLAN': Explanation['plan'] }>(this.settingsOf(read), {
       text: explain + text,
       parameters: bound,
     });
-    const { cache } = this.services;
-    const reason = cache === null ? null : (conditional(caller) ?? cache.reason(compiled));
-    const kept = cache === null ? {} : { cache: { kept: reason === null, reason } };
+    const { memory } = this.engine;
+    const reason = memory === null ? null : (conditional(caller) ?? memory.reason(compiled));
+    const kept = memory === null ? {} : { cache: { kept: reason === null, reason } };
     const indexes = indexCandidates(compiled.plan).map((group) => group.map(proposed));
     return { sql: text, parameters: bound, plan_kind: planKindOf(shape), ...kept, indexes, plan: row?.['QUERY PLAN'] };
   }
@@ -562,10 +518,6 @@ function needOf({ need, compiled }: PreparedRead): ReadNeed | null {
 /** A value that does not fit its type is 403 if it is the key, and 400 otherwise. With several values, the wrong one is unknown, so it is 400. */
 function useOf({ result, statement }: CompiledRead): 'key' | 'query' {
   return result === 'item' && statement.parameters.length === 1 ? 'key' : 'query';
-}
-
-function isUneven(compiled: CompiledRead): compiled is CompiledRead & UnevenShape {
-  return compiled.uneven !== null;
 }
 
 /** Results that were read in one database snapshot. */

@@ -41,7 +41,6 @@ import {
   type WriteOption,
 } from '../../../compiler/statements/write.js';
 import type { Extensions } from '../../../features/extensions/extensions.js';
-import { WriteBatcher } from '../../../speed/batching/write-batcher.js';
 import type { DatabaseCaller } from '../../access/database-caller.js';
 import type { Policies } from '../../access/policies.js';
 import type { Mirror } from '../../postgres/catalog/watch.js';
@@ -49,7 +48,7 @@ import type { Database } from '../../postgres/pools/database.js';
 import type { Session, TransactionStatement } from '../../postgres/pools/sessions.js';
 import { billWriter } from '../caller-budget.js';
 import { writeScope } from '../caller-scope.js';
-import type { SessionConsistency } from '../consistency.js';
+import type { Consistency } from '../consistency.js';
 import { parseWrittenKeys, WRITTEN_KEYS } from '../distributed.js';
 import type { WriteHook } from '../hooks/write-hook.js';
 import type { CompiledRead } from '../reads/compiled-read.js';
@@ -60,6 +59,7 @@ import { StatementCache, type StatementCacheLimits } from '../statement-cache.js
 import { seenBy, type Writer, type WrittenBy } from '../writer.js';
 import { type FlatPayload, flatPayload, KnownWrites, withPayload } from './known-writes.js';
 import type { PipelinedWrite } from './transaction.js';
+import type { WriteExecutor } from './write-executor.js';
 
 /** The services that writes need. */
 export interface WriteServices {
@@ -69,7 +69,9 @@ export interface WriteServices {
   readonly reads: Reads;
   /** The callers as the database learns them, or null with DATABASE_CALLER=service. */
   readonly callers: DatabaseCaller | null;
-  readonly consistency: SessionConsistency | null;
+  readonly consistency: Consistency | null;
+  /** Null if each write is a statement of its own. */
+  readonly batcher: WriteExecutor | null;
   /** The extensions, or null if there are none. */
   readonly extensions: Extensions | null;
   /** They watch writes to the service's own collections. */
@@ -78,8 +80,6 @@ export interface WriteServices {
 
 export interface WriteLimits extends StatementCacheLimits {
   readonly maxRows: number | null;
-  /** Whether waiting writes of one shape share a statement. */
-  readonly batching: boolean;
   readonly parse: ParseLimits;
   /** As PostgreSQL reads an interval. */
   readonly idempotencyLifetime: string;
@@ -127,15 +127,13 @@ export class WriteCompiler implements WriteHost<WriteCall, CompiledRead> {
   readonly #policies: Policies;
   readonly #mirror: Mirror;
   readonly #statements: StatementCache<CompiledWrite>;
-  /** The batches of writes, or null if each write is a statement of its own. */
-  readonly batcher: WriteBatcher | null;
   /** Shapes of one row that need the chain nevertheless. */
   readonly #chained: LRUCache<string, true>;
   readonly #known: KnownWrites<FlatShape>;
   readonly idempotencyLifetime: string;
 
   constructor(
-    { reads, mirror, policies, database, callers }: WriteServices,
+    { reads, mirror, policies, callers }: WriteServices,
     private readonly limits: WriteLimits,
     observe: Observer,
   ) {
@@ -144,7 +142,6 @@ export class WriteCompiler implements WriteHost<WriteCall, CompiledRead> {
     this.#policies = policies;
     this.#mirror = mirror;
     this.#statements = new StatementCache(mirror, limits, observe);
-    this.batcher = limits.batching ? new WriteBatcher((work, caller) => database.sessions.use(work, { caller })) : null;
     this.#chained = new LRUCache({ max: limits.shapes });
     this.#known = new KnownWrites(limits.shapes);
     this.idempotencyLifetime = limits.idempotencyLifetime;

@@ -194,11 +194,10 @@ export abstract class WriteExecution {
     deletedFrom: Collection | null = null,
   ): Promise<Buffer | null> {
     const { client, writer } = call;
-    const { database, reads, callers } = this.services;
+    const { database, reads, callers, batcher } = this.services;
     client.staged('compile');
     const settings = settingsFor(callers, () => 'secured', seenBy(writer), client);
     const send = async (): Promise<Buffer | null> => {
-      const { batcher } = this.compiler;
       const turn = turnOf(call);
       // A batch of others could wait for the place that the write is in.
       if (batcher && batchText !== null && settings === null && !database.sessions.turns.isInside)

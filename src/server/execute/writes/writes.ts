@@ -35,7 +35,6 @@ import type { Key, Selected, WriteRequest } from '../../../compiler/request/writ
 import { bind } from '../../../compiler/sql/parameter.js';
 import { deletionOf, deletionParameters } from '../../../compiler/statements/write.js';
 import type { TransactionScope } from '../../../features/extensions/transaction-items.js';
-import type { WriteBatcher } from '../../../speed/batching/write-batcher.js';
 import { CLI_IDENTITY, type Identity } from '../../access/identity.js';
 import { CallerSlice } from '../../node/turns.js';
 import { isDenied } from '../../postgres/pools/server-identity.js';
@@ -90,6 +89,7 @@ import {
   rowsOf,
 } from './write-errors.js';
 import { BEGIN, BEGIN_UNLOCKED, beginFor, type HookStack, WriteExecution } from './write-execution.js';
+import type { WriteExecutor } from './write-executor.js';
 
 /** The transaction that writes join. */
 interface JoinedTransaction extends HookStack {
@@ -123,9 +123,9 @@ export class Writes extends WriteExecution {
     return this.compiler.shapes;
   }
 
-  /** The batches of writes, or null if each write is a statement of its own. */
-  get batcher(): WriteBatcher | null {
-    return this.compiler.batcher;
+  /** Null if each write is a statement of its own. */
+  get batcher(): WriteExecutor | null {
+    return this.services.batcher;
   }
 
   /** The body of the read-back, or null if the request has none or the caller may not read the items. */

@@ -264,7 +264,12 @@ const UNBOUNDED = new ResponseMemory();
 type PoolName = 'read' | 'write' | 'stream' | 'import' | 'catalog' | 'own';
 
 /** Reads that wait for a connection, and the connections that they have. */
-type ReadQueue = Pick<PoolState, 'busy' | 'waiting' | 'isStarved'>;
+export interface ReadQueue extends Pick<PoolState, 'busy' | 'waiting' | 'isStarved'> {
+  /** How many statements carried 0, 1, 2 … reads, for metrics. */
+  readonly sizes: Float64Array;
+  /** Statements whose reads were sent again, one by one. */
+  readonly splits: number;
+}
 
 export class Database {
   /** The first of the schemas that are served: it is what the service's own tables are about. */

@@ -1,0 +1,186 @@
+/**
+ * How a read gets its result: what a read is when its values are bound, who waits for it, and the executor that sends it. The server knows
+ * this interface; `speed` has executors that batch reads, choose plans and servers, and answer from memory.
+ */
+import type { Values } from '../../../compiler/sql/parameter.js';
+import type { CallerSettings } from '../../access/database-caller.js';
+import type { Identity } from '../../access/identity.js';
+import type { PlanKind } from '../../batching/shape-stats.js';
+import type { Database } from '../../postgres/pools/database.js';
+import type { LogPosition } from '../../postgres/pools/sessions.js';
+import { copyBorrowed } from '../../postgres/wire/wire-query.js';
+import type { BilledCaller } from '../caller-budget.js';
+import type { ReadNeed } from '../consistency.js';
+import type { RequestClient } from '../stages.js';
+import type { CompiledRead } from './compiled-read.js';
+
+/** A read that may share one statement with others. */
+export interface Shape {
+  readonly statement: { readonly text: string; readonly parameters: readonly unknown[] };
+  /** The kind of its answer: `operation` has several lists. */
+  readonly result?: string;
+  /** The statement for many sets of values, compiled when it is first needed; empty if there is none. */
+  readonly batchText: () => string;
+  /** Whether connections do not keep the statement: it is parsed and planned each time. */
+  readonly isUnprepared?: boolean;
+  /** Whether each read is planned for its values, though connections keep the statement. */
+  readonly isPlannedPerRead?: boolean;
+  /** Whether its rows are found before they are sorted. */
+  readonly isFenced?: boolean;
+}
+
+/** A read with its values. */
+export interface BoundRead {
+  readonly shape: Shape;
+  readonly parameters: (string | null)[];
+  /** Whether the connection keeps the statement for the next time. */
+  readonly prepare: boolean;
+  /** The settings of the caller that its transaction begins with, or null. */
+  readonly settings: CallerSettings | null;
+  /** The position that a replica needs to serve it, or null if only the primary may. */
+  readonly need: ReadNeed | null;
+  /** Whether it is a page of a list: all pages are read from one server. */
+  readonly isPaged: boolean;
+}
+
+/** Waits for an answer. */
+export interface ReadListener {
+  /** Whether the client has disconnected: then its read is not sent. */
+  readonly aborted: boolean;
+  /** The caller, to share connections fairly; '' for none. */
+  readonly caller?: string;
+  /** The cell, borrowed from the connection during the call, or null if there is none. `reads` shared the statement. */
+  onResult(cell: Buffer | null, reads: number): void;
+  onError(error: unknown): void;
+  /** The answer is in memory. Only reads that may be answered from memory need it. */
+  onKept?(answer: KeptAnswer): void;
+  /** The result may come from another server than the primary, or from a later attempt: it must not be kept. */
+  giveUp?(): void;
+}
+
+/** An answer in memory, which is not borrowed. */
+export interface KeptAnswer {
+  readonly body: Buffer | null;
+  /** Whether it may have changed. */
+  readonly isDropped: boolean;
+  /**
+   * Takes memory for something that a caller needs with it, such as a reply. Returns null if there is no room. Calls `onGone` if the
+   * answer is dropped, or the memory is needed for something else.
+   */
+  reserve(bytes: number, caller: string, onGone: () => void): KeptMemory | null;
+  /** Whether it is recent enough now for a caller, who has seen the database at that position of the log. */
+  serves(user: string | null, seen: LogPosition, now: number): boolean;
+  /** It is used once more. */
+  hit(now: number): void;
+}
+
+/** Memory that is kept with an answer. */
+export interface KeptMemory {
+  /** It is still used. */
+  touch(): void;
+  release(): void;
+}
+
+/** Sends reads to PostgreSQL. */
+export interface ReadExecutor {
+  /** A warm read needs no promise: the listener may be called before this returns. */
+  execute(read: BoundRead, listener: ReadListener): void;
+}
+
+/** The executors of a service, and what they know of its reads. */
+export interface ReadEngine extends ReadExecutor {
+  /**
+   * The form in which the read is sent: a statement may need different plans for different values. The choice is made at the cost of
+   * `billed`; with null it is not made.
+   */
+  shapeOf(compiled: CompiledRead, values: BoundTexts, billed: BilledCaller | null): Shape;
+  /** As `shapeOf`, when the choice is made. */
+  settledShapeOf(compiled: CompiledRead, values: BoundTexts, billed: BilledCaller): Promise<Shape>;
+  /** Runs a read of several batches, which stays on one server. `run` is repeated on the primary if a replica fails and `mayRepeat`. */
+  stream<Result>(
+    need: ReadNeed | null,
+    run: (database: Database) => Promise<Result>,
+    mayRepeat: () => boolean,
+  ): Promise<Result>;
+  /** Makes the choices of forms again: the indexes are others. */
+  chooseAgain(): void;
+  /** Results in memory, or null if none are kept. */
+  readonly memory: ResultMemory | null;
+}
+
+export type BoundTexts = readonly (string | null)[];
+
+/** A read whose result may be in memory. */
+export interface MemorableRead {
+  readonly compiled: CompiledRead;
+  readonly values: Values;
+  readonly caller: Identity;
+  /** The values of the statement. */
+  readonly bound: BoundTexts;
+  /** The digest of the caller's settings in the database, or '' without DATABASE_CALLER. */
+  readonly digest: string;
+}
+
+/** Keeps results of the primary in memory. */
+export interface ResultMemory {
+  /** Whether results of the statement may be kept, now or while such a read is under way. */
+  mayKeep(compiled: CompiledRead): boolean;
+  /** Whether a caller, who has seen the database at that position, may get results from memory. */
+  serves(caller: Identity, from: { readonly address: string }, seen?: LogPosition): boolean;
+  /** Why results of the statement are not kept, or null if they are. */
+  reason(compiled: CompiledRead): string | null;
+  /**
+   * Passes the result from memory to the listener, or calls `send` with a listener that compares or keeps it. `from` is the client, or null
+   * if the result has to come from PostgreSQL.
+   */
+  answer(
+    read: MemorableRead,
+    listener: ReadListener,
+    from: Pick<RequestClient, 'address'> | null,
+    send: (listener: ReadListener, isKept: boolean) => void,
+  ): void;
+}
+
+/** For which values PostgreSQL plans a shape: for none in particular, or for those of each read. */
+export function planKindOf({ isFenced, isPlannedPerRead, isUnprepared }: Shape): PlanKind {
+  if (isFenced) return 'fenced';
+  return isPlannedPerRead || isUnprepared ? 'custom' : 'generic';
+}
+
+/** Passes results on, and calls `onError` on a failure. */
+export class RecoveringListener implements ReadListener {
+  constructor(
+    private readonly listener: ReadListener,
+    readonly onError: (error: unknown) => void,
+  ) {}
+
+  get aborted(): boolean {
+    return this.listener.aborted;
+  }
+
+  get caller(): string {
+    return this.listener.caller ?? '';
+  }
+
+  onResult(cell: Buffer | null, reads: number): void {
+    this.listener.onResult(cell, reads);
+  }
+}
+
+/** Settles a promise. */
+export class PromiseListener implements ReadListener {
+  constructor(
+    private readonly request: { readonly aborted: boolean },
+    readonly caller: string,
+    private readonly resolve: (cell: Buffer | null) => void,
+    readonly onError: (error: unknown) => void,
+  ) {}
+
+  get aborted(): boolean {
+    return this.request.aborted;
+  }
+
+  onResult(cell: Buffer | null): void {
+    this.resolve(copyBorrowed(cell));
+  }
+}

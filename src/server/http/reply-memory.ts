@@ -1,0 +1,14 @@
+/** Replies in memory, as the HTTP server uses them: an equal request gets an equal reply before anything of it is parsed. */
+import type { Exchange } from './exchange.js';
+import type { ServerRequest, ServerResponse } from './memory-socket.js';
+import type { Reply } from './reply.js';
+
+/** The names and values of the headers that may change a reply, one after the other. */
+export type KeptHeaders = readonly string[];
+
+export interface ReplyMemory {
+  /** Answers the GET request if its reply is kept. Otherwise returns its headers, if replies of its URL are kept, or null. */
+  answer(path: string, request: ServerRequest, response: ServerResponse): true | KeptHeaders | null;
+  /** The reply that is about to leave, with its headers after the request id. */
+  keep(exchange: Exchange, reply: Reply, head: string): void;
+}

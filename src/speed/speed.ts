@@ -1,0 +1,125 @@
+/**
+ * How a service executes reads and writes fast: batches of reads and of writes, plans per value, replicas, and results in memory. The
+ * server knows the executors as interfaces.
+ */
+
+import type { Metric } from '../server/api/server/metric.js';
+import type { ShapeStats } from '../server/batching/shape-stats.js';
+import type { Config } from '../server/config/config.js';
+import type { BilledCaller, CallerBudgets } from '../server/execute/caller-budget.js';
+import type { Consistency, ReadNeed } from '../server/execute/consistency.js';
+import type { CompiledRead } from '../server/execute/reads/compiled-read.js';
+import type {
+  BoundRead,
+  BoundTexts,
+  ReadEngine,
+  ReadExecutor,
+  ReadListener,
+  Shape,
+} from '../server/execute/reads/read-executor.js';
+import type { WriteExecutor } from '../server/execute/writes/write-executor.js';
+import type { Mirror } from '../server/postgres/catalog/watch.js';
+import type { Checks } from '../server/postgres/health.js';
+import type { Database } from '../server/postgres/pools/database.js';
+import { ReadBatcher } from './batching/read-batcher.js';
+import { WriteBatcher } from './batching/write-batcher.js';
+import type { CallerWrites } from './cache/caller-writes.js';
+import { ReadCache } from './cache/read-cache.js';
+import { cacheMetrics, replicaMetrics } from './metrics.js';
+import { PlanChoices, type UnevenShape } from './plan-choices/plan-choices.js';
+import { checkReplicas } from './replicas/replica-health.js';
+import { mayLieInReplica, ReplicaReads } from './replicas/replica-reads.js';
+import type { Replicas } from './replicas/replicas.js';
+import { SessionConsistency } from './session-consistency.js';
+
+export interface SpeedSources {
+  readonly database: Database;
+  readonly mirror: Mirror;
+  /** The replicas, or null if there are none. */
+  readonly replicas: Replicas | null;
+  /** When callers have written, in memory of all threads; null if no reads are served from memory. */
+  readonly callerWrites: CallerWrites | null;
+  readonly shapeStats: ShapeStats;
+  readonly budgets: CallerBudgets;
+}
+
+export class Speed implements ReadEngine {
+  readonly memory: ReadCache | null;
+  /** Null if every read is answered by the primary. */
+  readonly consistency: Consistency | null;
+  /** Null if each write is a statement of its own. */
+  readonly writes: WriteExecutor | null;
+  readonly #plans: PlanChoices;
+  readonly #replicaReads: ReplicaReads | null;
+  readonly #sender: ReadExecutor;
+
+  constructor(
+    private readonly sources: SpeedSources,
+    config: Config,
+  ) {
+    const { database, mirror, replicas, callerWrites, shapeStats, budgets } = sources;
+    const batcherOf = ({ readConnections }: Database): ReadBatcher =>
+      new ReadBatcher(readConnections, config.READ_BATCHING, database.waitTimeout, shapeStats);
+    const batcher = batcherOf(database);
+    database.readQueue = batcher;
+    this.#replicaReads = replicas && new ReplicaReads(replicas, batcher, batcherOf);
+    this.#sender = this.#replicaReads ?? batcher;
+    this.#plans = new PlanChoices(database, budgets, config.STATISTICS_POLL_INTERVAL);
+    mirror.onChange(() => this.#plans.statistics.forget());
+    const limits = { size: config.READ_CACHE_SIZE, maxLag: config.READ_CACHE_MAX_LAG };
+    this.memory = callerWrites && new ReadCache(limits, callerWrites, shapeStats);
+    this.consistency = replicas || callerWrites ? new SessionConsistency(database, replicas, callerWrites) : null;
+    this.writes = config.WRITE_BATCHING
+      ? new WriteBatcher((work, caller) => database.sessions.use(work, { caller }))
+      : null;
+  }
+
+  execute(read: BoundRead, listener: ReadListener): void {
+    this.#sender.execute(read, listener);
+  }
+
+  shapeOf(compiled: CompiledRead, values: BoundTexts, billed: BilledCaller | null): Shape {
+    return isUneven(compiled) ? this.#plans.shapeFor(compiled, values, billed) : compiled;
+  }
+
+  async settledShapeOf(compiled: CompiledRead, values: BoundTexts, billed: BilledCaller): Promise<Shape> {
+    return isUneven(compiled) ? this.#plans.chosenFor(compiled, values, billed) : compiled;
+  }
+
+  chooseAgain(): void {
+    this.#plans.statistics.version++;
+  }
+
+  stream<Result>(
+    need: ReadNeed | null,
+    run: (database: Database) => Promise<Result>,
+    mayRepeat: () => boolean,
+  ): Promise<Result> {
+    const toPrimary = (): Promise<Result> => run(this.sources.database);
+    if (this.#replicaReads === null) return toPrimary();
+    return this.#replicaReads.stream(need, (replica) =>
+      replica === null
+        ? toPrimary()
+        : run(replica.database).catch((error: unknown) => {
+            if (!mayRepeat() || !mayLieInReplica(error, replica)) throw error;
+            return toPrimary();
+          }),
+    );
+  }
+
+  metrics(): readonly Metric[] {
+    return [
+      ...(this.#replicaReads ? replicaMetrics(this.#replicaReads) : []),
+      ...(this.memory ? cacheMetrics(this.memory) : []),
+    ];
+  }
+
+  /** The health of the replicas. One thread watches them for all. */
+  checks(): Checks {
+    return checkReplicas(this.sources.replicas);
+  }
+}
+
+function isUneven(compiled: CompiledRead): compiled is CompiledRead & UnevenShape {
+  return compiled.uneven !== null;
+}
