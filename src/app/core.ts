@@ -14,8 +14,8 @@ import { Writes } from '../server/execute/writes/writes.js';
 import type { Core as FeatureCore } from '../server/feature/core.js';
 import { SchemaChanges } from '../server/schema/change/change.js';
 import type { CallerWrites } from '../speed/cache/caller-writes.js';
+import { Speed } from '../speed/layers/speed.js';
 import type { Replicas } from '../speed/replicas/replicas.js';
-import { Speed } from '../speed/speed.js';
 import { features } from './features.js';
 import { dialectOf, hooksOf } from './open-features.js';
 

@@ -29,7 +29,7 @@ const FOLDERS: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['node'],
   ],
   compiler: [['statements'], ['access'], ['compile'], ['plan'], ['graphql'], ['request'], ['model'], ['sql']],
-  speed: [['threads'], ['cache', 'replicas', 'plan-choices'], ['batching']],
+  speed: [['threads'], ['layers'], ['cache', 'replicas', 'plan-choices'], ['batching']],
 };
 /** It starts a program, and knows nothing of the service. */
 const APART = 'features/embedded';

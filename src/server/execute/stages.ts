@@ -1,7 +1,7 @@
 /** The stages that a request passes, and the client that it came from: what the pipelines know of their transport. */
 
 import type { Identity } from '../access/identity.js';
-import type { KeptAnswer } from './reads/read-executor.js';
+import type { KeptAnswer } from './reads/kept-answer.js';
 
 /** In the order of a request. Names are resolved against the model that the caller may see, so it is restricted before planning. */
 export const STAGES = ['identify', 'parse', 'restrict', 'plan', 'compile', 'execute', 'reply'] as const;

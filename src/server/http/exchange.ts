@@ -8,7 +8,7 @@ import { onlyOf } from '../../base/narrow.js';
 import type { Identity } from '../access/identity.js';
 import type { Config } from '../config/config.js';
 import { laterPosition } from '../execute/consistency.js';
-import type { KeptAnswer } from '../execute/reads/read-executor.js';
+import type { KeptAnswer } from '../execute/reads/kept-answer.js';
 import { STAGES, type Stage } from '../execute/stages.js';
 import { type ClientAddressResolver, peerOf } from './client-address.js';
 import { type Framing, noteFraming } from './framing.js';

@@ -5,7 +5,7 @@
 import { performance } from 'node:perf_hooks';
 import { callerName, type Identity, PUBLIC } from '../../server/access/identity.js';
 import { readPosition } from '../../server/execute/consistency.js';
-import type { KeptAnswer, KeptMemory } from '../../server/execute/reads/read-executor.js';
+import type { KeptAnswer, KeptMemory } from '../../server/execute/reads/kept-answer.js';
 import type { Exchange, RequestCounter } from '../../server/http/exchange.js';
 import type { ServerRequest, ServerResponse } from '../../server/http/memory-socket.js';
 import type { Reply } from '../../server/http/reply.js';

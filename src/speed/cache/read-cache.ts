@@ -9,13 +9,8 @@ import type { ShapeRecord, ShapeStats } from '../../server/batching/shape-stats.
 import type { TableChanges } from '../../server/changes/change-source.js';
 import type { Source } from '../../server/changes/publication.js';
 import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
-import type {
-  KeptAnswer,
-  KeptMemory,
-  MemorableRead,
-  ReadListener,
-  ResultMemory,
-} from '../../server/execute/reads/read-executor.js';
+import type { KeptAnswer, KeptMemory } from '../../server/execute/reads/kept-answer.js';
+import type { MemorableRead, ReadListener, ResultMemory } from '../../server/execute/reads/read-executor.js';
 import { isReached, type LogPosition, NO_POSITION } from '../../server/postgres/pools/sessions.js';
 import type { LoggedTable } from '../../server/postgres/wire/pgoutput.js';
 import { CacheSpace, groupOf, type Kept } from './cache-space.js';

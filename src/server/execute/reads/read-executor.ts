@@ -11,8 +11,8 @@ import type { LogPosition } from '../../postgres/pools/sessions.js';
 import { copyBorrowed } from '../../postgres/wire/wire-query.js';
 import type { BilledCaller } from '../caller-budget.js';
 import type { ReadNeed } from '../consistency.js';
-import type { RequestClient } from '../stages.js';
 import type { CompiledRead } from './compiled-read.js';
+import type { KeptAnswer } from './kept-answer.js';
 
 /** A read that may share one statement with others. */
 export interface Shape {
@@ -56,29 +56,6 @@ export interface ReadListener {
   onKept?(answer: KeptAnswer): void;
   /** The result may come from another server than the primary, or from a later attempt: it must not be kept. */
   giveUp?(): void;
-}
-
-/** An answer in memory, which is not borrowed. */
-export interface KeptAnswer {
-  readonly body: Buffer | null;
-  /** Whether it may have changed. */
-  readonly isDropped: boolean;
-  /**
-   * Takes memory for something that a caller needs with it, such as a reply. Returns null if there is no room. Calls `onGone` if the
-   * answer is dropped, or the memory is needed for something else.
-   */
-  reserve(bytes: number, caller: string, onGone: () => void): KeptMemory | null;
-  /** Whether it is recent enough now for a caller, who has seen the database at that position of the log. */
-  serves(user: string | null, seen: LogPosition, now: number): boolean;
-  /** It is used once more. */
-  hit(now: number): void;
-}
-
-/** Memory that is kept with an answer. */
-export interface KeptMemory {
-  /** It is still used. */
-  touch(): void;
-  release(): void;
 }
 
 /** Sends reads to PostgreSQL. */
@@ -136,7 +113,7 @@ export interface ResultMemory {
   answer(
     read: MemorableRead,
     listener: ReadListener,
-    from: Pick<RequestClient, 'address'> | null,
+    from: { readonly address: string } | null,
     send: (listener: ReadListener, isKept: boolean) => void,
   ): void;
 }

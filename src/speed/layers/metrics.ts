@@ -1,8 +1,8 @@
 /** The metrics of replicas and of results in memory. */
-import { counter, gauge, labelled, type Metric, type Value } from '../server/api/server/metric.js';
-import type { ReadCache } from './cache/read-cache.js';
-import type { ReplicaReads } from './replicas/replica-reads.js';
-import type { Replica } from './replicas/replicas.js';
+import { counter, gauge, labelled, type Metric, type Value } from '../../server/api/server/metric.js';
+import type { ReadCache } from '../cache/read-cache.js';
+import type { ReplicaReads } from '../replicas/replica-reads.js';
+import type { Replica } from '../replicas/replicas.js';
 
 export function replicaMetrics({ counts, replicas }: ReplicaReads): Metric[] {
   const byServer = (of: 'reads' | 'statements'): Value[] =>

@@ -3,12 +3,12 @@
  * server knows the executors as interfaces.
  */
 
-import type { Metric } from '../server/api/server/metric.js';
-import type { ShapeStats } from '../server/batching/shape-stats.js';
-import type { Config } from '../server/config/config.js';
-import type { BilledCaller, CallerBudgets } from '../server/execute/caller-budget.js';
-import type { Consistency, ReadNeed } from '../server/execute/consistency.js';
-import type { CompiledRead } from '../server/execute/reads/compiled-read.js';
+import type { Metric } from '../../server/api/server/metric.js';
+import type { ShapeStats } from '../../server/batching/shape-stats.js';
+import type { Config } from '../../server/config/config.js';
+import type { BilledCaller, CallerBudgets } from '../../server/execute/caller-budget.js';
+import type { Consistency, ReadNeed } from '../../server/execute/consistency.js';
+import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
 import type {
   BoundRead,
   BoundTexts,
@@ -16,20 +16,20 @@ import type {
   ReadExecutor,
   ReadListener,
   Shape,
-} from '../server/execute/reads/read-executor.js';
-import type { WriteExecutor } from '../server/execute/writes/write-executor.js';
-import type { Mirror } from '../server/postgres/catalog/watch.js';
-import type { Checks } from '../server/postgres/health.js';
-import type { Database } from '../server/postgres/pools/database.js';
-import { ReadBatcher } from './batching/read-batcher.js';
-import { WriteBatcher } from './batching/write-batcher.js';
-import type { CallerWrites } from './cache/caller-writes.js';
-import { ReadCache } from './cache/read-cache.js';
+} from '../../server/execute/reads/read-executor.js';
+import type { WriteExecutor } from '../../server/execute/writes/write-executor.js';
+import type { Mirror } from '../../server/postgres/catalog/watch.js';
+import type { Checks } from '../../server/postgres/health.js';
+import type { Database } from '../../server/postgres/pools/database.js';
+import { ReadBatcher } from '../batching/read-batcher.js';
+import { WriteBatcher } from '../batching/write-batcher.js';
+import type { CallerWrites } from '../cache/caller-writes.js';
+import { ReadCache } from '../cache/read-cache.js';
+import { PlanChoices, type UnevenShape } from '../plan-choices/plan-choices.js';
+import { checkReplicas } from '../replicas/replica-health.js';
+import { mayLieInReplica, ReplicaReads } from '../replicas/replica-reads.js';
+import type { Replicas } from '../replicas/replicas.js';
 import { cacheMetrics, replicaMetrics } from './metrics.js';
-import { PlanChoices, type UnevenShape } from './plan-choices/plan-choices.js';
-import { checkReplicas } from './replicas/replica-health.js';
-import { mayLieInReplica, ReplicaReads } from './replicas/replica-reads.js';
-import type { Replicas } from './replicas/replicas.js';
 import { SessionConsistency } from './session-consistency.js';
 
 export interface SpeedSources {

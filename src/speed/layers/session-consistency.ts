@@ -1,17 +1,17 @@
 /** The consistency of reads from replicas and from memory: what a caller has written, in memory that all threads share. */
-import { callerName, type Identity } from '../server/access/identity.js';
+import { callerName, type Identity } from '../../server/access/identity.js';
 import {
   type Consistency,
   type ConsistencyLevel,
   positionText,
   type ReadNeed,
   readPosition,
-} from '../server/execute/consistency.js';
-import type { RequestClient } from '../server/execute/stages.js';
-import type { Database } from '../server/postgres/pools/database.js';
-import { type LogPosition, NO_POSITION, UNKNOWN_POSITION } from '../server/postgres/pools/sessions.js';
-import { type CallerWrites, hashOf } from './cache/caller-writes.js';
-import type { Replicas } from './replicas/replicas.js';
+} from '../../server/execute/consistency.js';
+import type { RequestClient } from '../../server/execute/stages.js';
+import type { Database } from '../../server/postgres/pools/database.js';
+import { type LogPosition, NO_POSITION, UNKNOWN_POSITION } from '../../server/postgres/pools/sessions.js';
+import { type CallerWrites, hashOf } from '../cache/caller-writes.js';
+import type { Replicas } from '../replicas/replicas.js';
 
 export class SessionConsistency implements Consistency {
   /** How often the primary has been replaced, as far as it was seen here. */
