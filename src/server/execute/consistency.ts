@@ -29,7 +29,7 @@ export function consistencyOf(prefer: string): ConsistencyLevel | null {
   return consistency;
 }
 
-/** Who may answer a read: by default a server that has all writes of the caller. */
+/** Determines which server may answer a read: by default one that has all writes of the caller. */
 export interface Consistency {
   /** Returns null if only the primary may answer. A promise if another server may have become the primary: it is searched for. */
   needOf(client: RequestClient, caller: Identity, level: ConsistencyLevel): ReadNeed | null | Promise<ReadNeed | null>;

@@ -45,9 +45,9 @@ export interface SpeedSources {
 
 export class Speed implements ReadEngine {
   readonly memory: ReadCache | null;
-  /** Null if every read is answered by the primary. */
+  /** What callers have written, or null if the primary answers every read. */
   readonly consistency: Consistency | null;
-  /** Null if each write is a statement of its own. */
+  /** The batches of writes, or null if each write is a statement of its own. */
   readonly writes: WriteExecutor | null;
   readonly #plans: PlanChoices;
   readonly #replicaReads: ReplicaReads | null;

@@ -70,7 +70,7 @@ export interface WriteServices {
   /** The callers as the database learns them, or null with DATABASE_CALLER=service. */
   readonly callers: DatabaseCaller | null;
   readonly consistency: Consistency | null;
-  /** Null if each write is a statement of its own. */
+  /** The batches of writes, or null if each write is a statement of its own. */
   readonly batcher: WriteExecutor | null;
   /** The extensions, or null if there are none. */
   readonly extensions: Extensions | null;

@@ -123,7 +123,7 @@ export class Writes extends WriteExecution {
     return this.compiler.shapes;
   }
 
-  /** Null if each write is a statement of its own. */
+  /** The batches of writes, or null if each write is a statement of its own. */
   get batcher(): WriteExecutor | null {
     return this.services.batcher;
   }
