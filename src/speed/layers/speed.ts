@@ -45,7 +45,7 @@ export interface SpeedSources {
 
 export class Speed implements ReadEngine {
   readonly memory: ReadCache | null;
-  /** What callers have written, or null if the primary answers every read. */
+  /** Remembers what callers have written. It is null if the primary answers every read. */
   readonly consistency: Consistency | null;
   /** The batches of writes, or null if each write is a statement of its own. */
   readonly writes: WriteExecutor | null;
