@@ -3,12 +3,12 @@
  * itself. A function that never answers replaces the queues, so that nothing behind them is measured.
  */
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import { readConfig } from '../src/app/options.js';
 import { withCore } from '../src/app/start.js';
 import { Identities } from '../src/server/access/identities.js';
 import { Tokens } from '../src/server/access/tokens.js';
 import { lookUpAccount } from '../src/server/accounts/accounts.js';
 import { itemsRoutes } from '../src/server/api/items/items.js';
-import { readConfig } from '../src/server/config/config.js';
 import { parseLimits } from '../src/server/config/parse-limits.js';
 import { createClientAddressResolver } from '../src/server/http/client-address.js';
 import { Exchange, type ServerHooks } from '../src/server/http/exchange.js';

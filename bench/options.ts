@@ -1,8 +1,8 @@
 /** The command line of the bench. */
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { options } from '../src/app/options.js';
 import { packagePath } from '../src/base/package-files.js';
-import { optionRows } from '../src/server/config/config.js';
 import type { Case } from './case.js';
 import { CASES } from './cases.js';
 import type { PeerOptions } from './peers/peer.js';
@@ -219,7 +219,7 @@ function wholeNumber(name: string, text: string, least = 1): number {
 }
 
 function readSettings(pairs: readonly string[]): Readonly<Record<string, string>> {
-  const names = new Set<string>(optionRows().map((row) => row.name));
+  const names = new Set<string>(options.rows().map((row) => row.name));
   return Object.fromEntries(
     pairs.map((pair) => {
       const [, name = '', value = ''] = /^(\w+)=(.*)$/s.exec(pair) ?? [];
@@ -230,5 +230,5 @@ function readSettings(pairs: readonly string[]): Readonly<Record<string, string>
 }
 
 function initialOf(option: string): string {
-  return optionRows().find((row) => row.name === option)?.initial ?? '';
+  return options.rows().find((row) => row.name === option)?.initial ?? '';
 }

@@ -4,6 +4,7 @@
  */
 
 import { randomUUID } from 'node:crypto';
+import { readConfig } from '../src/app/options.js';
 import { withCore } from '../src/app/start.js';
 import { compileReadBack } from '../src/compiler/compile/read.js';
 import { activityLogOf } from '../src/compiler/compile/write/activity.js';
@@ -15,7 +16,6 @@ import type { ItemChange, Payload } from '../src/compiler/plan/write/payload-row
 import { NO_AUTHOR } from '../src/compiler/plan/write/write.js';
 import { parseReadBack } from '../src/compiler/request/rest.js';
 import { bind, type Caller } from '../src/compiler/sql/parameter.js';
-import { readConfig } from '../src/server/config/config.js';
 import { parseLimits } from '../src/server/config/parse-limits.js';
 import type { BenchRequest } from './case.js';
 

@@ -1,15 +1,16 @@
 /** The service inside of a Node program: `import { createLateral } from 'lateral'`. */
 
+import type { LateralOptions } from './app/option-names.js';
+import { options as all } from './app/options.js';
 import { startService } from './app/start.js';
 import type { Lateral } from './features/extensions/api.js';
 import { LateralService } from './features/program/lateral.js';
-import { environmentOf, type LateralOptions, readConfig } from './server/config/config.js';
 import type { Extension } from './server/execute/hooks/definition.js';
 
+export type { LateralOptions } from './app/option-names.js';
 export { LateralError, Refused, StartError } from './base/errors.js';
 export type * from './features/extensions/api.js';
 export { type NodeHandler, toNodeHandler } from './features/program/node-handler.js';
-export type { LateralOptions } from './server/config/config.js';
 export * from './server/execute/hooks/definition.js';
 
 /** Parts of a service that are no texts. */
@@ -20,7 +21,7 @@ export interface ProgramParts {
 
 /** Throws if an option is unknown or has a wrong value. The environment of the process is not read: pass `...process.env` to use it. */
 export function createLateral(options: LateralOptions = {}, { extensions = [] }: ProgramParts = {}): Lateral {
-  return new LateralService(readConfig(environmentOf(options)), startService, { extensions });
+  return new LateralService(all.config(all.environment(options)), startService, { extensions });
 }
 
 /** Creates it and starts it, on its port. An aborted signal ends a start that takes too long. */

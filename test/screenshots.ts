@@ -7,10 +7,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { chromium, type Page } from 'playwright-core';
 import sharp from 'sharp';
+import { readConfig } from '../src/app/options.js';
 import { startService } from '../src/app/start.js';
 import { createObserver } from '../src/base/observe.js';
 import { packagePath } from '../src/base/package-files.js';
-import { readConfig } from '../src/server/config/config.js';
 import { chromiumPath } from './support/chromium.js';
 
 const PASSWORD = 'a-password-for-pictures';

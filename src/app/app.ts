@@ -130,6 +130,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     graphql: () => ({ operations, persisted }),
   });
   parts.later.live = opened.live;
+  parts.later.pages = opened.accountPages;
   if (core.reads.memory !== null && opened.live === null) throw new StartError('READ_CACHE_SIZE needs live queries');
   const metrics = { ...metricsServices(parts, opened), router: () => router };
   const rest = restRoutes(parts, { features: opened, metrics, operations: () => operations });
@@ -166,7 +167,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
 }
 
 function openFeatures(
-  { config, core, shared, observe, identities, items, access }: Parts,
+  { config, core, shared, observe, identities, items, access, dialect }: Parts,
   later: Pick<CommonContext, 'routes' | 'graphql'>,
 ): Promise<OpenFeatures> {
   const { limits, gather } = shared;
@@ -174,7 +175,7 @@ function openFeatures(
     await core.mirror.refresh(true);
     await shared.accessChanged();
   };
-  const context = { config, core, observe, identities, items, access, limits, gather, reload, ...later };
+  const context = { config, core, observe, identities, items, access, limits, dialect, gather, reload, ...later };
   return OpenFeatures.open(features, context, {
     broadcast: (name, payload) => shared.broadcast({ kind: 'feature', name, payload }),
     ask: shared.ask,
@@ -184,6 +185,7 @@ function openFeatures(
 /** Services of features, which are opened after the others. */
 interface Later {
   live: LiveReads | null;
+  pages: readonly string[];
 }
 
 /** The parts that routes are made from. */
@@ -191,6 +193,7 @@ type Parts = Awaited<ReturnType<typeof createParts>>;
 
 async function createParts(config: Config, core: Core, shared: Shared, observe: Observer) {
   const { database, mirror, policies, reads, writes } = core;
+  const later: Later = { live: null, pages: [] };
   writes.onAccessChange(() => shared.accessChanged());
   const users = userStore(writes);
   const resolveUser: ResolveUser = (mapping, user) => resolveExternalUser(mapping, user, database, users);
@@ -214,9 +217,9 @@ async function createParts(config: Config, core: Core, shared: Shared, observe: 
     loginLimit: shared.limits.logins,
     mailer: await openMailer(config.EMAIL_TRANSPORT, observe),
     publicUrl: () => config.PUBLIC_URL ?? shared.url(),
+    pages: () => later.pages,
     resolveUser,
   };
-  const later: Later = { live: null };
   const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config), live: () => later.live };
   const persisted = openPersistedQueries(config, shared);
   const readiness = new Readiness(shared.health);
@@ -251,7 +254,7 @@ function restRoutes(parts: Parts, { features, metrics, operations }: RouteParts)
       introspection: config.GRAPHQL_INTROSPECTION,
       sdlType: dialect?.sdlType ?? 'text/plain',
     }),
-    ...serverRoutes({ config, identities, database, health: shared.health, readiness, dialect }),
+    ...serverRoutes({ config, identities, database, health: shared.health, readiness, dialect, info: features.info }),
     ...metricsRoutes(metrics, shared.gather),
     ...shapesRoutes({ identities, database, shapes: shared.shapes, shapeStats: reads.shapeStats }),
     ...budgetRoutes({

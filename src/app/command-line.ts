@@ -5,22 +5,19 @@ import { ServiceError, StartError, UsageError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
 import { packageVersion } from '../base/package-files.js';
 import { surviveRejections } from '../features/extensions/load-extensions.js';
-import {
-  type Config,
-  type OptionName,
-  type OptionRow,
-  optionRows,
-  readConfig,
-  readFlags,
-} from '../server/config/config.js';
+import type { Config } from '../server/config/config.js';
+import { topicsOf } from '../server/config/option-topics.js';
 import { COMMAND_TOPICS, type CommandEntry } from '../server/feature/command.js';
 import type { Feature } from '../server/feature/feature.js';
 import { features } from './features.js';
+import { options } from './options.js';
 import { PROGRAM, type Service, startService } from './start.js';
+
+const all: readonly Feature[] = features;
 
 /** The commands of all features, by their names. */
 const COMMANDS: ReadonlyMap<string, CommandEntry> = new Map(
-  features.flatMap((feature: Feature) => Object.entries(feature.commands ?? {})),
+  all.flatMap(({ commands = {} }) => Object.entries(commands)),
 );
 
 export async function main(words: readonly string[]): Promise<void> {
@@ -43,7 +40,7 @@ const MEMORY_GROWTH = '--heap-growing-percent=50';
 
 async function start(flags: readonly string[]): Promise<void> {
   setFlagsFromString(MEMORY_GROWTH);
-  const config = readConfig({ ...process.env, ...readFlags(flags) });
+  const config = options.config({ ...process.env, ...options.flags(flags) });
   const observe = createObserver(config.LOG_LEVEL);
   surviveRejections(config, observe);
   const stopped = new AbortController();
@@ -95,10 +92,10 @@ function notifySystemd(state: '--ready' | '--stopping'): void {
 function announce(service: Service, config: Config): void {
   const { administrator, url } = service;
   console.log(`\nLateral ${packageVersion} is ready at ${url}\n`);
-  if (config.EXPLORER)
-    console.log(
-      '  Open it in a browser: the Explorer shows the data, the SQL of each request, the model and who may see it.\n',
-    );
+  for (const { announce } of all) {
+    const line = announce?.(config) ?? null;
+    if (line !== null) console.log(`  ${line}\n`);
+  }
   if (!administrator) {
     console.log(`  Try it:    curl ${url}/server/ping\n`);
     return;
@@ -165,7 +162,7 @@ function commandTopics(): string {
 
 /** Options as environment variables or flags. */
 function help(): string {
-  const topics = optionTopics();
+  const topics = topicsOf(options.rows());
   const width = Math.max(...topics.flatMap(({ rows }) => rows.map(({ name }) => name.length)));
   const sections = topics.map(({ title, rows }) => {
     const lines = rows.map(({ name, about, initial }) => {
@@ -175,59 +172,4 @@ function help(): string {
     return `${title}\n${lines.join('\n')}`;
   });
   return `${overview()}\nOptions, as environment variables or flags (PORT=9000 or --port 9000)\n\n${sections.join('\n\n')}`;
-}
-
-/** The options that most installations set. */
-const MOST_USED: readonly OptionName[] = [
-  'DATABASE_URL',
-  'DATABASE_SCHEMA',
-  'HOST',
-  'PORT',
-  'WORKERS',
-  'PUBLIC_URL',
-  'SECRET',
-  'ADMIN_EMAIL',
-  'ADMIN_PASSWORD',
-  'LOG_LEVEL',
-];
-
-/** The first topic whose pattern fits the name has the option. */
-const TOPICS: readonly (readonly [topic: string, pattern: RegExp])[] = [
-  ['Start', /^(DATA_DIR|DEMO_DATA|ADMIN_TOKEN|EXPLORER|DIRECTUS_|EXTENSION)/],
-  ['Listen, stop and reply', /^(REUSE_PORT|ADMIN_(HOST|PORT)|COMPRESSION|SERVER_TIMING|DRAIN_|SHUTDOWN_|BODY_TIMEOUT)/],
-  ['Database', /^(DATABASE_|SYSTEM_SCHEMA|REPLICA_|POSTGREST_|SCHEMA_|STATISTICS_)/],
-  [
-    'Reads and writes',
-    /^(QUERY|STRICT_|MAX_(RELATIONAL|QUERY|JSON|RESPONSE|BATCH|URL|PAYLOAD|STALENESS)|RESPONSE_|STREAM_|IDEMPOTENCY_)/,
-  ],
-  ['Batching and caches', /^(READ_|WRITE_|SHAPE_|CALLER_)/],
-  ['GraphQL', /^GRAPHQL_/],
-  ['Accounts and tokens', /^(JWT_|AUTH_|ACCESS_|REFRESH_|SESSION_|LOGIN_STALL|REGISTER_|EMAIL_|PASSWORD_|USER_)/],
-  ['Cross-origin requests (CORS)', /^CORS_/],
-  ['Addresses and rate limits', /^(IP_|RATE_|LOGIN_BACKOFF)/],
-  ['Files and imports', /^(STORAGE_|FILES_|ASSETS_|IMPORT_|MAX_IMPORT)/],
-  ['Live queries and WebSockets', /^(LIVE|WEBSOCKETS_)/],
-  ['Webhooks', /^WEBHOOK/],
-  ['Agents', /^MCP/],
-  ['Logs, metrics and traces', /^(REQUEST_LOG|METRICS|OTEL_)/],
-];
-
-interface OptionTopic {
-  readonly title: string;
-  readonly rows: readonly OptionRow[];
-}
-
-/** The most used options come first. Each option has one topic. */
-export function optionTopics(): OptionTopic[] {
-  const rows = optionRows();
-  const first = MOST_USED.flatMap((name) => rows.filter((row) => row.name === name));
-  const rest = rows.filter((row) => !first.includes(row));
-  const topicOf = ({ name }: OptionRow): string => TOPICS.find(([, pattern]) => pattern.test(name))?.[0] ?? 'Other';
-  return [
-    { title: 'Most used', rows: first },
-    ...[...TOPICS.map(([topic]) => topic), 'Other'].map((title) => ({
-      title,
-      rows: rest.filter((row) => topicOf(row) === title),
-    })),
-  ].filter((topic) => topic.rows.length > 0);
 }

@@ -79,6 +79,14 @@ export class OpenFeatures {
     return this.#first(({ graphqlPage }) => graphqlPage);
   }
 
+  get accountPages(): readonly string[] {
+    return this.#all.flatMap(({ accountPages = [] }) => accountPages);
+  }
+
+  get info(): Readonly<Record<string, unknown>> {
+    return Object.assign({}, ...this.#all.map(({ info }) => info));
+  }
+
   get resources(): ReadonlyMap<string, ResourceRoutes> {
     return new Map(this.#all.flatMap(({ resources = {} }) => Object.entries(resources)));
   }

@@ -59,6 +59,7 @@ import { centralConfig, WorkerPool } from '../speed/threads/worker-pool.js';
 import { type Core, createCore, synonymsOf } from './core.js';
 import { features } from './features.js';
 import { inOrder } from './open-features.js';
+import { options } from './options.js';
 
 export interface Service {
   readonly url: string;
@@ -372,7 +373,14 @@ async function withService<Result>(
   }
 }
 
-export const PROGRAM: Program = { withCore, withDatabase, withService };
+export const PROGRAM: Program = {
+  readWords: (...words) => options.words(...words),
+  readFlags: (words) => options.flags(words),
+  readConfig: (environment) => options.config(environment),
+  withCore,
+  withDatabase,
+  withService,
+};
 
 /** The database, and everything that is known about it. */
 interface Sources {

@@ -7,6 +7,7 @@ import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
+import { readConfig } from '../../src/app/options.js';
 import { packagePath } from '../../src/base/package-files.js';
 import {
   type CallerPermissions,
@@ -17,7 +18,6 @@ import {
   type RestRequest,
 } from '../../src/compiler/statements/compiler.js';
 import { DEFAULT_LIMITS, stageLimits } from '../../src/compiler/statements/limits.js';
-import { readConfig } from '../../src/server/config/config.js';
 import { parseLimits } from '../../src/server/config/parse-limits.js';
 import { makeCaller } from '../support/callers.js';
 import { runCommand } from '../support/command.js';

@@ -1,7 +1,8 @@
 /** Options: what an environment and flags may say, and how a wrong word is answered. */
 import { availableParallelism } from 'node:os';
 import t from 'tap';
-import { type Config, type OptionName, optionRows, readConfig, readFlags } from '../../src/server/config/config.js';
+import type { OptionName } from '../../src/app/option-names.js';
+import { type FullConfig, options, readConfig } from '../../src/app/options.js';
 import { parseDatabaseUrl } from '../../src/server/config/database-url.js';
 import { workersFor } from '../../src/server/config/option-kinds.js';
 
@@ -71,7 +72,7 @@ t.test('a database may be on several hosts', async (t) => {
 });
 
 t.test('values are read in the forms people write', async (t) => {
-  const cases: readonly (readonly [OptionName, string, Config[OptionName]])[] = [
+  const cases: readonly (readonly [OptionName, string, FullConfig[OptionName]])[] = [
     ['PORT', '0', 0],
     ['PORT', '65535', 65_535],
     ['DATABASE_URL', 'postgres://u:p@h:5432/d', 'postgres://u:p@h:5432/d'],
@@ -141,30 +142,30 @@ t.test('a value that makes no sense is refused with the name of its option', asy
 });
 
 t.test('flags say the same as variables', async (t) => {
-  t.strictSame(readFlags([]), {});
-  t.strictSame(readFlags(['--port', '9000', '--data-dir=./x', '--LOG_LEVEL=warn']), {
+  t.strictSame(options.flags([]), {});
+  t.strictSame(options.flags(['--port', '9000', '--data-dir=./x', '--LOG_LEVEL=warn']), {
     PORT: '9000',
     DATA_DIR: './x',
     LOG_LEVEL: 'warn',
   });
-  t.strictSame(readFlags(['--database-url=postgres://h/d?a=b=c']), { DATABASE_URL: 'postgres://h/d?a=b=c' });
-  t.strictSame(readFlags(['--admin-email=']), { ADMIN_EMAIL: '' });
-  t.throws(() => readFlags(['--portal', '1']), {
+  t.strictSame(options.flags(['--database-url=postgres://h/d?a=b=c']), { DATABASE_URL: 'postgres://h/d?a=b=c' });
+  t.strictSame(options.flags(['--admin-email=']), { ADMIN_EMAIL: '' });
+  t.throws(() => options.flags(['--portal', '1']), {
     name: 'StartError',
     message: 'unknown option "--portal": see lateral --help',
   });
-  t.throws(() => readFlags(['--constructor', '1']), { message: /unknown option/ });
-  t.throws(() => readFlags(['--to-string', '1']), { message: /unknown option/ });
-  t.throws(() => readFlags(['9000']), { message: /unknown option "9000"/ });
-  t.throws(() => readFlags(['-p', '9000']), { message: /unknown option "-p"/ });
-  t.throws(() => readFlags(['--port']), { message: '--port needs a value' });
+  t.throws(() => options.flags(['--constructor', '1']), { message: /unknown option/ });
+  t.throws(() => options.flags(['--to-string', '1']), { message: /unknown option/ });
+  t.throws(() => options.flags(['9000']), { message: /unknown option "9000"/ });
+  t.throws(() => options.flags(['-p', '9000']), { message: /unknown option "-p"/ });
+  t.throws(() => options.flags(['--port']), { message: '--port needs a value' });
 });
 
 t.test('a former name stops the start and names the present option', async (t) => {
   const message = 'FAMILY_COMPATIBILITY was renamed: set DIRECTUS_COMPATIBILITY instead';
   for (const value of ['true', 'false']) t.throws(() => readConfig({ FAMILY_COMPATIBILITY: value }), { message });
   t.throws(() => readConfig({ FAMILY_COMPATIBILITY: 'true', DIRECTUS_COMPATIBILITY: 'true' }), { message });
-  t.throws(() => readConfig(readFlags(['--family-compatibility=true'])), { message });
+  t.throws(() => readConfig(options.flags(['--family-compatibility=true'])), { message });
   t.equal(readConfig({ FAMILY_COMPATIBILITY: '', DIRECTUS_COMPATIBILITY: 'true' }).DIRECTUS_COMPATIBILITY, true);
 });
 
@@ -188,7 +189,7 @@ t.test('with DIRECTUS_COMPATIBILITY cookies have the names of Directus unless co
 });
 
 t.test('every option says what it is for, and its default is one it takes', async (t) => {
-  const rows = optionRows();
+  const rows = options.rows();
   t.strictSame(rows.map((row) => row.name).sort(), Object.keys(readConfig({})).sort());
   for (const { name, about, initial } of rows) {
     t.match(about, /^[A-Z].{9,}/, name);

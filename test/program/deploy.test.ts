@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { parse } from 'yaml';
+import { options } from '../../src/app/options.js';
 import { packagePath } from '../../src/base/package-files.js';
-import { optionRows } from '../../src/server/config/config.js';
 import { EventStream } from '../support/event-stream.js';
 import { findProgram } from '../support/programs.js';
 import {
@@ -64,7 +64,7 @@ t.test('the options of the example exist, and the paths of the image', async (t)
   const { services } = parse(await read('compose.yaml')) as {
     services: Record<string, { environment: Record<string, string> }>;
   };
-  const known = new Set(optionRows().map(({ name }) => name));
+  const known = new Set(options.rows().map(({ name }) => name));
   for (const name of Object.keys(services['lateral']?.environment ?? {})) t.ok(known.has(name), name);
   const [, copied = ''] = /^cp -R (package\.json .*) "\$image\/app\/"$/m.exec(await read('assemble-image.sh')) ?? [];
   t.ok(copied.split(' ').length >= 3);

@@ -6,9 +6,10 @@ import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, relative } from 'node:path';
 import t from 'tap';
 import { drawFigure } from '../../bench/report/figure.js';
-import { optionTopics } from '../../src/app/command-line.js';
+import { options } from '../../src/app/options.js';
 import { packagePath } from '../../src/base/package-files.js';
 import type { OptionRow } from '../../src/server/config/config.js';
+import { topicsOf } from '../../src/server/config/option-topics.js';
 import { SUITES } from '../suites.js';
 import { readPages } from './docs/pages.js';
 
@@ -21,7 +22,7 @@ t.test('the table in docs/configuration.md lists the options as they are', async
   const text = await readFile(path, 'utf8');
   const row = ({ name, initial, about }: OptionRow): string =>
     `| \`${name}\` | ${initial && `\`${initial}\``} | ${about.replaceAll('<', '&lt;')} |`;
-  const table = optionTopics()
+  const table = topicsOf(options.rows())
     .map(({ title, rows }) =>
       [`\n## ${title}\n`, '| option | default | |', '|---|---|---|', ...rows.map(row)].join('\n'),
     )

@@ -8,8 +8,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { parse, parseAllDocuments, stringify } from 'yaml';
+import { options } from '../../src/app/options.js';
 import { packagePath, packageVersion } from '../../src/base/package-files.js';
-import { optionRows } from '../../src/server/config/config.js';
 import { findProgram } from '../support/programs.js';
 
 const run = promisify(execFile);
@@ -163,7 +163,7 @@ t.test('the options that it sets exist', async (t) => {
   const container = containerOf<{ readonly env: readonly { readonly name: string; readonly value: string }[] }>(
     resources,
   );
-  const known = new Set(optionRows().map(({ name }) => name));
+  const known = new Set(options.rows().map(({ name }) => name));
   for (const { name, value } of container?.env ?? []) {
     t.ok(known.has(name), name);
     t.type(value, 'string', `${name} is a text, as Kubernetes wants it`);

@@ -11,10 +11,10 @@ import type { Readable } from 'node:stream';
 import postgres from 'postgres';
 import t from 'tap';
 import { readMemory } from '../../bench/memory.js';
-import { optionTopics } from '../../src/app/command-line.js';
+import { options } from '../../src/app/options.js';
 import { packagePath, packageVersion } from '../../src/base/package-files.js';
 import { canReach, type OsUser } from '../../src/features/embedded/os-user.js';
-import { optionRows } from '../../src/server/config/config.js';
+import { topicsOf } from '../../src/server/config/option-topics.js';
 import { runCommand } from '../support/command.js';
 import {
   type Answer,
@@ -245,23 +245,24 @@ t.test('help names every option, and the version is that of the package', async 
     const { code, output, complaints } = await runCommand(words);
     t.equal(code, 0, words.join(' '));
     t.equal(complaints, '');
-    for (const { name, about, initial } of optionRows()) {
+    for (const { name, about, initial } of options.rows()) {
       const line = output.split('\n').find((each) => each.trim().startsWith(`${name} `));
       if (!line?.includes(about) || !line.includes(initial)) t.fail(`${words.join(' ')} says of ${name}: ${line}`);
     }
   }
-  const [most] = optionTopics();
+  const [most] = topicsOf(options.rows());
   t.equal(most?.rows.length, 10);
-  const listed = optionTopics().flatMap(({ rows }) => rows.map(({ name }) => name));
+  const listed = topicsOf(options.rows()).flatMap(({ rows }) => rows.map(({ name }) => name));
   t.strictSame(
     [...listed].sort(),
-    optionRows()
+    options
+      .rows()
       .map(({ name }) => name)
       .sort(),
     'each option has one topic',
   );
   t.notOk(
-    optionTopics().some(({ title }) => title === 'Other'),
+    topicsOf(options.rows()).some(({ title }) => title === 'Other'),
     'a topic that says something',
   );
   t.match(await runCommand(['--version']), { code: 0, output: `${packageVersion}\n` });

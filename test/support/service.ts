@@ -13,11 +13,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
 import t from 'tap';
+import type { OptionName } from '../../src/app/option-names.js';
+import { readConfig } from '../../src/app/options.js';
 import { type Service, startService } from '../../src/app/start.js';
 import { createObserver } from '../../src/base/observe.js';
 import { packagePath } from '../../src/base/package-files.js';
 import { type EmbeddedServer, startEmbedded } from '../../src/features/embedded/cluster.js';
-import { type OptionName, readConfig } from '../../src/server/config/config.js';
 import { throughPooler } from './pooler.js';
 import { databasePrefix, TEST_SETTINGS } from './shared-server.js';
 

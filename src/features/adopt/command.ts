@@ -9,7 +9,7 @@ import { isObject } from '../../base/exact-json.js';
 import { createObserver } from '../../base/observe.js';
 import { buildModel } from '../../compiler/model/introspect.js';
 import type { Model } from '../../compiler/model/model.js';
-import { type Config, readArguments, readConfig } from '../../server/config/config.js';
+import type { Config } from '../../server/config/config.js';
 import type { Program } from '../../server/feature/command.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
 import { loadSchema } from '../../server/postgres/catalog/catalog.js';
@@ -40,14 +40,14 @@ Stop Directus before a run without --keep-references: your tables could not refe
 All options of lateral --help are accepted; DATABASE_URL selects the database, DATABASE_SCHEMA its schema.`;
 
 export async function adopt(words: readonly string[], program: Program): Promise<void> {
-  const { operands, switches, environment, values } = readArguments(
+  const { operands, switches, environment, values } = program.readWords(
     words,
     ['dry-run', 'activity', 'keep-references'],
     ['verify', 'token'],
   );
   if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral adopt --help`);
   // A statement may copy millions of rows.
-  const config = { ...readConfig({ ...process.env, ...environment }), DATABASE_STATEMENT_TIMEOUT: 0 };
+  const config = { ...program.readConfig({ ...process.env, ...environment }), DATABASE_STATEMENT_TIMEOUT: 0 };
   const dryRun = switches.has('dry-run');
   await prepareThread();
   const { verify: url, token } = values;

@@ -1,8 +1,11 @@
 /** The names and types of Directus, for clients that were written for it. */
 import type { Feature } from '../../server/feature/feature.js';
+import { OPTIONS } from './options.js';
 
-export const directus: Feature = {
+export const directus: Feature<unknown, typeof OPTIONS> = {
   name: 'directus',
+  options: OPTIONS,
+  topic: 'Start',
   commands: {
     types: {
       topic: 'Data and schema',
@@ -17,6 +20,7 @@ export const directus: Feature = {
       synonyms: directus.directusSynonyms(),
       names: directus.directusNames,
       version: directus.DIRECTUS_VERSION,
+      pongType: 'text/html; charset=utf-8',
       sdlType: directus.DIRECTUS_SDL_TYPE,
       schemaRoutes: directus.withDirectusSchema,
     };

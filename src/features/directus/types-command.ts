@@ -8,7 +8,6 @@ import { createObserver } from '../../base/observe.js';
 import { singleKey } from '../../compiler/model/item-key.js';
 import type { Collection, Field, Model, Overload } from '../../compiler/model/model.js';
 import { SYSTEM_RESOURCES } from '../../compiler/model/system-resources.js';
-import { readConfig, readFlags } from '../../server/config/config.js';
 import type { Program } from '../../server/feature/command.js';
 
 const TYPES_HELP = `Usage: lateral types [--option value ...]
@@ -17,7 +16,7 @@ Prints the collections as a TypeScript schema for @directus/sdk.
 
 All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
-async function printTypes(flags: readonly string[], { withCore }: Program): Promise<void> {
+async function printTypes(flags: readonly string[], { readConfig, readFlags, withCore }: Program): Promise<void> {
   const config = readConfig({ ...process.env, ...readFlags(flags) });
   await withCore(config, createObserver('warn'), console.error, async ({ mirror }) => {
     console.log(describeTypes(mirror.model));

@@ -14,7 +14,7 @@ import {
   notificationObstacle,
 } from '../../server/changes/live-triggers.js';
 import { logObstacle } from '../../server/changes/publication.js';
-import { type Config, readArguments, readConfig } from '../../server/config/config.js';
+import type { Config } from '../../server/config/config.js';
 import type { Program } from '../../server/feature/command.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
 import { loginObstacle, unreadableTables } from '../../server/postgres/catalog/caller-login.js';
@@ -56,10 +56,10 @@ All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 const FACTS = readSql('features', 'doctor', 'doctor.sql');
 
 async function doctor(words: readonly string[], program: Program): Promise<void> {
-  const { operands, switches, environment } = readArguments(words, ['json']);
+  const { operands, switches, environment } = program.readWords(words, ['json']);
   if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral doctor --help`);
   // The command reports the current state.
-  const config: Config = { ...readConfig({ ...process.env, ...environment }), DATABASE_START_TIMEOUT: 0 };
+  const config: Config = { ...program.readConfig({ ...process.env, ...environment }), DATABASE_START_TIMEOUT: 0 };
   const findings = await examine(config, program).catch((error: unknown): readonly Finding[] => {
     if (!(error instanceof StartError)) throw error;
     return [finding('Connection', 'problem', error.message)];

@@ -16,7 +16,6 @@ import {
   type Schema,
   STRING,
 } from '../../server/api/openapi/json-schema.js';
-import type { Config } from '../../server/config/config.js';
 import { isNotModified } from '../../server/http/etag.js';
 import type { Exchange } from '../../server/http/exchange.js';
 import { contentDisposition, type Produce, type Reply } from '../../server/http/reply.js';
@@ -24,6 +23,7 @@ import { type FileRow, type FileSettings, type FilesServices, readFileRow, readF
 import type { ImageFormat, Transformation } from './image-messages.js';
 import { type ImageOperation, readOperation } from './image-operations.js';
 import { MAX_IMAGE_BYTES, wholeFile } from './images.js';
+import type { FilesConfig } from './options.js';
 import { type ByteRange, contentMissing, DERIVED, type FileStorage } from './storage.js';
 
 const ASSET_PARAMETERS: readonly Schema[] = [
@@ -258,7 +258,7 @@ function readAssetQuery(queryString: string): AssetQuery {
 interface TransformationContext {
   readonly settings: FileSettings;
   readonly accept: string;
-  readonly config: Config;
+  readonly config: FilesConfig;
 }
 
 /** The transformation of an image, or null for other files and for images that are sent as they are. */
@@ -348,7 +348,7 @@ function formatOf(value: unknown, original: ImageFormat, accept: string): ImageF
   return formats.find((each) => each === value) ?? original;
 }
 
-function operationsOf(value: unknown, config: Config): readonly ImageOperation[] {
+function operationsOf(value: unknown, config: FilesConfig): readonly ImageOperation[] {
   if (value === undefined || value === null) return [];
   const limit = config.ASSETS_TRANSFORM_MAX_OPERATIONS;
   const list = typeof value === 'string' ? jsonOf(value) : value;

@@ -2,8 +2,8 @@
 
 import { UsageError } from '../../base/errors.js';
 import { createObserver } from '../../base/observe.js';
-import { readArguments, readConfig } from '../../server/config/config.js';
 import type { Program } from '../../server/feature/command.js';
+import type { OPTIONS } from './options.js';
 import { Storages } from './storage.js';
 
 const FILES_HELP = `Usage: lateral files [--remove] [--option value ...]
@@ -25,10 +25,10 @@ function isYoung(modified: Date): boolean {
   return Date.now() - modified.getTime() < YOUNG_MS;
 }
 
-async function files(words: readonly string[], { withCore }: Program): Promise<void> {
-  const { operands, switches, environment } = readArguments(words, ['remove']);
+async function files(words: readonly string[], { readConfig, readWords, withCore }: Program): Promise<void> {
+  const { operands, switches, environment } = readWords(words, ['remove']);
   if (operands.length > 0) throw new UsageError('files takes options only: see lateral files --help');
-  const config = readConfig({ ...process.env, ...environment });
+  const config = readConfig<typeof OPTIONS>({ ...process.env, ...environment });
   const storages = new Storages(config.STORAGE_LOCATIONS);
   const rows = await withCore(config, createObserver('warn'), console.error, ({ database }) =>
     database.rows<{ id: string; storage: string; filename_disk: string }>(

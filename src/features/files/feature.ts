@@ -1,9 +1,12 @@
 /** Uploaded files, their storage and transformed images. */
 import type { Feature } from '../../server/feature/feature.js';
 import type { FilesServices } from './file-rows.js';
+import { OPTIONS } from './options.js';
 
-export const files: Feature<FilesServices> = {
+export const files: Feature<FilesServices, typeof OPTIONS> = {
   name: 'files',
+  options: OPTIONS,
+  topic: 'Files and imports',
   commands: {
     files: {
       topic: 'Serve',

@@ -10,16 +10,16 @@ import { UUID_PATTERN } from '../../compiler/sql/codec.js';
 import { CLI_IDENTITY, type Identity } from '../../server/access/identity.js';
 import type { Policies } from '../../server/access/policies.js';
 import type { ItemsServices } from '../../server/api/items/item-writes.js';
-import type { Config } from '../../server/config/config.js';
 import { read } from '../../server/execute/pipeline.js';
 import type { RequestClient } from '../../server/execute/stages.js';
 import type { Exchange } from '../../server/http/exchange.js';
 import type { Mirror } from '../../server/postgres/catalog/watch.js';
 import type { Images } from './images.js';
+import type { FilesConfig } from './options.js';
 import type { Storages } from './storage.js';
 
 export interface FilesServices extends ItemsServices {
-  readonly config: Config;
+  readonly config: FilesConfig;
   readonly mirror: Mirror;
   readonly policies: Policies;
   readonly storages: Storages;

@@ -9,9 +9,9 @@ import { constants, setPriority } from 'node:os';
 import { invalidQuery, ServiceError, serviceUnavailable, unprocessable } from '../../base/errors.js';
 import { parseOwnJson } from '../../base/narrow.js';
 import { packagePath } from '../../base/package-files.js';
-import type { Config } from '../../server/config/config.js';
 import { type ImageAnswer, type ImageJob, MessageReader, type Transformation, writeMessage } from './image-messages.js';
 import type { ImageSize } from './image-sizes.js';
+import type { FilesConfig } from './options.js';
 
 /** Images are transformed in memory. */
 export const MAX_IMAGE_BYTES = 33_554_432;
@@ -27,7 +27,7 @@ export class Images {
   readonly #current = new Map<string, Promise<Buffer>>();
   #isMissing = false;
 
-  constructor(config: Config) {
+  constructor(config: FilesConfig) {
     const timeout = config.ASSETS_TRANSFORM_TIMEOUT;
     this.#most = config.ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION;
     this.#transforming = new ImageProcesses({

@@ -1,9 +1,11 @@
 /** Removes stored files whose row was deleted. */
+
 import type { Observer } from '../../base/observe.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import type { ProcessContext } from '../../server/feature/feature.js';
 import { listen } from '../../server/postgres/catalog/catalog.js';
 import type { Database } from '../../server/postgres/pools/database.js';
+import type { OPTIONS } from './options.js';
 import { DERIVED, Storages } from './storage.js';
 
 const INTERVAL_MS = 600_000;
@@ -13,7 +15,7 @@ export async function removeFilesOfDeletedRows({
   config,
   database,
   observe,
-}: ProcessContext): Promise<() => Promise<void>> {
+}: ProcessContext<typeof OPTIONS>): Promise<() => Promise<void>> {
   const files = new RemovedFiles(database, new Storages(config.STORAGE_LOCATIONS), observe);
   const remove = (): void => void files.remove();
   // If a notification is lost, the next round finds the files.

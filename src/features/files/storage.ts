@@ -6,7 +6,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { AwsClient } from 'aws4fetch';
 import { ServiceError, serviceUnavailable } from '../../base/errors.js';
 import { propertiesOf } from '../../base/narrow.js';
-import type { LocalLocation, S3Location, StorageLocation } from '../../server/config/storage-options.js';
+import type { LocalLocation, S3Location, StorageLocation } from './storage-options.js';
 
 /** Both ends are included. */
 export interface ByteRange {

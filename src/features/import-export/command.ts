@@ -1,4 +1,5 @@
 /** `lateral import` writes the rows of a file to a collection. */
+
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
@@ -7,12 +8,12 @@ import { createObserver } from '../../base/observe.js';
 import { NO_AUTHOR } from '../../compiler/plan/write/write.js';
 import { parseOnConflict } from '../../compiler/request/on-conflict.js';
 import { CLI_IDENTITY } from '../../server/access/identity.js';
-import { readArguments, readConfig } from '../../server/config/config.js';
 import { write } from '../../server/execute/pipeline.js';
 import { NO_CLIENT } from '../../server/execute/stages.js';
 import type { Program } from '../../server/feature/command.js';
 import { ImportFailure, importRows } from './import.js';
 import { type ImportFormat, readRows } from './import-file.js';
+import type { OPTIONS } from './options.js';
 
 const IMPORT_HELP = `Usage: lateral import FILE [COLLECTION] [--on-conflict COLUMNS] [--resolution merge|ignore] [--option value ...]
 
@@ -25,8 +26,8 @@ transaction. Rows whose key exists are updated, all others are created.
 Exits with 1 if a row is invalid: then nothing is imported. All options of lateral --help are accepted; DATABASE_URL
 selects the database.`;
 
-async function importFile(words: readonly string[], { withCore }: Program): Promise<void> {
-  const { operands, environment, values } = readArguments(words, [], ['on-conflict', 'resolution']);
+async function importFile(words: readonly string[], { readConfig, readWords, withCore }: Program): Promise<void> {
+  const { operands, environment, values } = readWords(words, [], ['on-conflict', 'resolution']);
   const [file, named] = operands;
   if (file === undefined) throw new UsageError('import expects a file: see lateral import --help');
   const onConflict = parseOnConflict(values['on-conflict']?.split(',') ?? null, values['resolution'] ?? null);
@@ -42,7 +43,7 @@ async function importFile(words: readonly string[], { withCore }: Program): Prom
       throw new StartError(`"${file}" cannot be read`);
     },
   );
-  const config = readConfig({ ...process.env, ...environment });
+  const config = readConfig<typeof OPTIONS>({ ...process.env, ...environment });
   const collection = named ?? basename(file, extname(file));
   let readBytes = 0;
   // Opened only when it is read: what flows before that would be lost.

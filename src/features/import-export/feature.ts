@@ -1,10 +1,13 @@
 /** Reads and writes the items of a collection as files. */
 import type { Feature } from '../../server/feature/feature.js';
 import { files } from '../files/feature.js';
+import { OPTIONS } from './options.js';
 
-export const importExport: Feature = {
+export const importExport: Feature<unknown, typeof OPTIONS> = {
   name: 'import-export',
   needs: [files],
+  options: OPTIONS,
+  topic: 'Files and imports',
   commands: {
     import: {
       topic: 'Data and schema',
@@ -12,10 +15,12 @@ export const importExport: Feature = {
       load: async () => (await import('./command.js')).COMMANDS.import,
     },
   },
-  open: async ({ use, observe, reload }) => {
+  open: async ({ config, use, observe, reload }) => {
     const services = use(files);
     if (services === null) return null;
     const { utilsRoutes } = await import('./utils.js');
-    return { routes: utilsRoutes({ ...services, observe, readAnew: reload }) };
+    return {
+      routes: utilsRoutes({ ...services, config: { ...services.config, ...config }, observe, readAnew: reload }),
+    };
   },
 };

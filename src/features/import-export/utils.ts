@@ -54,10 +54,13 @@ import { isForm } from '../../server/http/router.js';
 import { atMost, importLimits, openUpload } from '../files/file-form.js';
 import { checkFields, createFile, identifyWriter, placeOf } from '../files/file-routes.js';
 import { FILES, type FilesServices } from '../files/file-rows.js';
+import type { FilesConfig } from '../files/options.js';
 import { ImportFailure, importRows } from './import.js';
 import { formatOf, readRows } from './import-file.js';
+import type { ImportExportConfig } from './options.js';
 
 interface UtilsServices extends ExportServices {
+  readonly config: FilesConfig & ImportExportConfig;
   /** Reloads users, policies and the schema, for all threads. */
   readonly readAnew: () => Promise<void>;
 }

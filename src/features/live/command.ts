@@ -12,7 +12,6 @@ import {
 } from '../../server/changes/live-triggers.js';
 import type { TableName } from '../../server/changes/publication.js';
 import type { TriggerChange } from '../../server/changes/statement-triggers.js';
-import { readArguments, readConfig } from '../../server/config/config.js';
 import type { Program } from '../../server/feature/command.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
 import { loadSchema } from '../../server/postgres/catalog/catalog.js';
@@ -74,11 +73,11 @@ export async function servedTables(database: Database): Promise<readonly TableNa
   return [...collections.values()].map(({ schema, table }) => ({ schema, name: table }));
 }
 
-async function live(words: readonly string[], { withDatabase }: Program): Promise<void> {
+async function live(words: readonly string[], { readConfig, readWords, withDatabase }: Program): Promise<void> {
   const [name = '', ...rest] = words;
   const command = SUBCOMMANDS.get(name);
   if (!command) throw new UsageError('live expects install or remove: see lateral live --help');
-  const { operands, switches, environment } = readArguments(rest, ['dry-run']);
+  const { operands, switches, environment } = readWords(rest, ['dry-run']);
   if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral live --help`);
   const config = readConfig({ ...process.env, ...environment });
   await withDatabase(config, createObserver('warn'), console.error, async (database) => {

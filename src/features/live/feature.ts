@@ -1,9 +1,12 @@
 /** Live queries: clients learn about changes of the items that they have read. */
 import type { Feature } from '../../server/feature/feature.js';
 import type { LiveQueries } from './live-queries.js';
+import { OPTIONS } from './options.js';
 
-export const live: Feature<LiveQueries> = {
+export const live: Feature<LiveQueries, typeof OPTIONS> = {
   name: 'live',
+  options: OPTIONS,
+  topic: 'Live queries and WebSockets',
   commands: {
     live: {
       topic: 'Serve',

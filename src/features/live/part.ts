@@ -6,13 +6,14 @@ import { liveOperation } from './graphql-live.js';
 import { eventStream, waitForChange } from './item-streams.js';
 import { LiveQueries } from './live-queries.js';
 import { liveMetrics } from './metrics.js';
+import type { OPTIONS } from './options.js';
 
 export async function openLive({
   config,
   core,
   identities,
   observe,
-}: FeatureContext): Promise<FeaturePart<LiveQueries>> {
+}: FeatureContext<typeof OPTIONS>): Promise<FeaturePart<LiveQueries>> {
   const limits = {
     mode: config.LIVE,
     interval: config.LIVE_INTERVAL,

@@ -14,11 +14,11 @@ import type { Identity } from '../../server/access/identity.js';
 import { type ApiRoute, route } from '../../server/api/action.js';
 import { writerFrom } from '../../server/api/items/item-writes.js';
 import { RECORD } from '../../server/api/openapi/json-schema.js';
-import type { Config } from '../../server/config/config.js';
 import { originTest } from '../../server/http/cors.js';
 import type { Exchange } from '../../server/http/exchange.js';
 import { errorReply, JSON_TYPE, jsonText, type Reply } from '../../server/http/reply.js';
 import type { Database } from '../../server/postgres/pools/database.js';
+import type { McpConfig } from './options.js';
 import { READ_TOOLS } from './read-tools.js';
 import { resultText, type Tool, type ToolLimits, type ToolServices } from './tool.js';
 import { WRITE_TOOLS } from './write-tools.js';
@@ -27,7 +27,7 @@ import { WRITE_TOOLS } from './write-tools.js';
 const MAX_MESSAGE = 1_000;
 
 interface McpServices extends ToolServices {
-  readonly config: Config;
+  readonly config: McpConfig;
   readonly identities: Identities;
   readonly database: Database;
   readonly publicUrl: () => string;

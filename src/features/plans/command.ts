@@ -8,7 +8,7 @@ import { ServiceError, StartError, UsageError } from '../../base/errors.js';
 import { asError, groupBy } from '../../base/narrow.js';
 import { createObserver } from '../../base/observe.js';
 import { runSteps } from '../../base/time-slices.js';
-import { type CommandLine, type Config, readArguments, readConfig } from '../../server/config/config.js';
+import type { CommandLine, Config } from '../../server/config/config.js';
 import { checkWritable } from '../../server/config/own-options.js';
 import type { Program } from '../../server/feature/command.js';
 import type { Core } from '../../server/feature/core.js';
@@ -74,9 +74,9 @@ Exits with 0 if no plan is worse, with 1 if a plan's cost grew by the factor or 
 
 All options of lateral --help are accepted.`;
 
-async function statistics(words: readonly string[], { withDatabase }: Program): Promise<void> {
+async function statistics(words: readonly string[], { readConfig, readWords, withDatabase }: Program): Promise<void> {
   const long = words.map((word) => (word === '-o' ? '--output' : word));
-  const { operands, values, environment } = readArguments(long, [], ['output', 'redact']);
+  const { operands, values, environment } = readWords(long, [], ['output', 'redact']);
   const { output, redact = '' } = values;
   if (operands.length > 0 || output === undefined)
     throw new UsageError('statistics needs a file: lateral statistics -o production.stats.gz');
@@ -111,7 +111,7 @@ async function plans(words: readonly string[], program: Program): Promise<void> 
   try {
     const [command, ...rest] = words;
     if (command !== 'check') throw new UsageError('plans expects check: see lateral plans --help');
-    await check(readArguments(rest, [...TWIN_SWITCHES, 'accept'], [...TWIN_VALUES, 'factor']), program);
+    await check(program.readWords(rest, [...TWIN_SWITCHES, 'accept'], [...TWIN_VALUES, 'factor']), program);
   } catch (error) {
     const isExpected = error instanceof StartError || error instanceof ServiceError;
     console.error(`lateral: ${isExpected ? error.message : asError(error).stack}`);
@@ -133,7 +133,7 @@ async function check(commandLine: CommandLine, program: Program): Promise<void> 
     throw new StartError(`"${path}" does not exist: --accept writes it, with the plans of the requests of --traffic`);
   if (requests.length + (accepted?.plans.length ?? 0) === 0)
     throw new StartError('there are no requests to plan: name a file of them with --traffic');
-  const config = readConfig({ ...process.env, ...environment });
+  const config = program.readConfig({ ...process.env, ...environment });
   await withTwinOf(program, commandLine, config, async (twin) => {
     const checked = await checkPlans(twin, accepted, requests, { factor, onProgress: showProgress });
     if (checked.compared.length + checked.added.length === 0)
@@ -250,11 +250,11 @@ ${TWIN_HELP}
 Exits with 2 if an option or the file of requests is wrong. All options of lateral --help are accepted.`;
 
 async function advise(words: readonly string[], program: Program): Promise<void> {
-  const commandLine = readArguments(words, [...TWIN_SWITCHES], [...TWIN_VALUES]);
+  const commandLine = program.readWords(words, [...TWIN_SWITCHES], [...TWIN_VALUES]);
   const { operands, switches, environment, values } = commandLine;
   if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral advise --help`);
   const requests = await requestsOf(values);
-  const config = readConfig({ ...process.env, ...environment });
+  const config = program.readConfig({ ...process.env, ...environment });
   await withTwinOf(program, commandLine, config, async (twin) => {
     const found = await findAdvice(twin, requests, showProgress);
     const differences = differencesOf(twin);

@@ -4,7 +4,6 @@ import { createObserver } from '../../base/observe.js';
 import { parseRead } from '../../compiler/request/rest.js';
 import { pretty } from '../../compiler/sql/pretty.js';
 import { CLI_IDENTITY } from '../../server/access/identity.js';
-import { readArguments, readConfig } from '../../server/config/config.js';
 import { parseLimits } from '../../server/config/parse-limits.js';
 import { read } from '../../server/execute/pipeline.js';
 import type { Explanation } from '../../server/execute/reads/reads.js';
@@ -22,8 +21,8 @@ Prints the SQL of a read, its parameters and PostgreSQL's plan, as an administra
 
 Exits with 1 if the request is invalid. All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
-async function explain(words: readonly string[], { withCore }: Program): Promise<void> {
-  const { operands, switches, environment } = readArguments(words, ['analyze', 'json']);
+async function explain(words: readonly string[], { readConfig, readWords, withCore }: Program): Promise<void> {
+  const { operands, switches, environment } = readWords(words, ['analyze', 'json']);
   const [request = ''] = operands;
   const match = /^(?:GET\s+)?\/items\/([^/?]+)(?:\/([^/?]+))?(?:\?(.*))?$/s.exec(request.trim());
   if (!match) throw new UsageError('explain expects a request such as "GET /items/articles?fields=title,author.name"');

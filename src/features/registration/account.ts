@@ -28,12 +28,12 @@ import {
   TEXT,
   UUID,
 } from '../../server/api/openapi/json-schema.js';
-import type { Config } from '../../server/config/config.js';
 import { createUser, updateUser } from '../../server/execute/system-collections/user-writes.js';
 import type { Writes } from '../../server/execute/writes/writes.js';
 import type { Exchange } from '../../server/http/exchange.js';
 import type { Limit } from '../../server/http/limiter.js';
 import type { Reply } from '../../server/http/reply.js';
+import type { RegistrationConfig } from './options.js';
 import {
   type AccountWriter,
   acceptInvitation,
@@ -46,9 +46,10 @@ import {
 } from './registration.js';
 
 interface AccountServices extends SecondFactorServices, InvitationServices {
-  readonly config: Config;
+  readonly config: RegistrationConfig;
   readonly identities: Identities;
   readonly publicUrl: () => string;
+  readonly pages: () => readonly string[];
 }
 
 export function accountRoutes(services: AccountServices): ApiRoute[] {
@@ -178,6 +179,7 @@ interface RouteServices extends RegistrationServices {
   readonly writes: Writes;
   readonly registrationLimit: Limit;
   readonly publicUrl: () => string;
+  readonly pages: () => readonly string[];
 }
 
 const VERIFIED = '/users/register/verified';

@@ -1,11 +1,14 @@
 /** Registration, invitations, and accounts with a second factor. */
 import type { Feature } from '../../server/feature/feature.js';
+import { OPTIONS } from './options.js';
 
-export const registration: Feature = {
+export const registration: Feature<unknown, typeof OPTIONS> = {
   name: 'registration',
-  open: async ({ core: { policies, writes }, access, limits, observe }) => {
+  options: OPTIONS,
+  topic: 'Accounts and tokens',
+  open: async ({ config, core: { policies, writes }, access, limits, observe }) => {
     const { accountRoutes, registrationRoutes } = await import('./account.js');
-    const services = { ...access, policies, writes, registrationLimit: limits.registrations, observe };
-    return { routes: [...accountRoutes(access), ...registrationRoutes(services)] };
+    const services = { ...access, config, policies, writes, registrationLimit: limits.registrations, observe };
+    return { routes: [...accountRoutes({ ...access, config }), ...registrationRoutes(services)] };
   },
 };

@@ -17,6 +17,7 @@ import {
 } from '../../server/accounts/authentication.js';
 import type { RegistrationSettings } from '../../server/accounts/logins.js';
 import { assertPassword, hashPassword, verifyPassword } from '../../server/accounts/passwords.js';
+import type { RegistrationConfig } from './options.js';
 
 /** Writes users with the permissions of one row alone. */
 export interface AccountWriter {
@@ -26,7 +27,8 @@ export interface AccountWriter {
   update(user: string, change: Input, permission: PermissionRow): Promise<void>;
 }
 
-export interface RegistrationServices extends Pick<AuthenticationServices, 'config' | 'tokens' | 'logins' | 'mailer'> {
+export interface RegistrationServices extends Pick<AuthenticationServices, 'tokens' | 'logins' | 'mailer'> {
+  readonly config: RegistrationConfig;
   readonly observe: Observer;
 }
 

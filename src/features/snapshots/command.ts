@@ -10,7 +10,7 @@ import { runSteps } from '../../base/time-slices.js';
 import { writeYaml } from '../../base/yaml.js';
 import { candidateStatement, referenceCandidate } from '../../compiler/compile/index-candidates.js';
 import type { Model } from '../../compiler/model/model.js';
-import { type CommandLine, readArguments, readConfig } from '../../server/config/config.js';
+import type { CommandLine } from '../../server/config/config.js';
 import type { Program } from '../../server/feature/command.js';
 import type { Core } from '../../server/feature/core.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
@@ -46,7 +46,7 @@ async function runPart(words: readonly string[], program: Program): Promise<void
   const [command, ...rest] = words;
   const part = SUBCOMMANDS.get(command ?? '');
   if (!part) throw new UsageError('schema expects snapshot, diff or apply: see lateral schema --help');
-  const read = readArguments(rest, part.switches);
+  const read = program.readWords(rest, part.switches);
   if (read.operands.length > 1) throw new UsageError(`unexpected argument "${read.operands[1]}": give one file`);
   await part.run(read, program);
 }
@@ -124,7 +124,7 @@ async function apply(commandLine: CommandLine, program: Program): Promise<void> 
 }
 
 function open<Result>(
-  { withCore }: Program,
+  { readConfig, withCore }: Program,
   { environment }: CommandLine,
   work: (core: Core) => Promise<Result>,
 ): Promise<Result> {
@@ -228,10 +228,10 @@ tables that would get very many lists (those are hidden in forms) and about fore
 
 All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
-async function relations(words: readonly string[], { withCore }: Program): Promise<void> {
+async function relations(words: readonly string[], { readConfig, readWords, withCore }: Program): Promise<void> {
   const [command, ...rest] = words;
   if (command !== 'suggest') throw new UsageError('relations expects suggest: see lateral relations --help');
-  const { operands, switches, environment } = readArguments(rest, ['apply']);
+  const { operands, switches, environment } = readWords(rest, ['apply']);
   await withCore(
     readConfig({ ...process.env, ...environment }),
     createObserver('warn'),

@@ -18,9 +18,9 @@ export const snapshots: Feature = {
       load: async () => (await import('./command.js')).COMMANDS.relations,
     },
   },
-  open: async ({ config, core: { policies, schemaChanges }, identities }) => {
+  open: async ({ config, dialect, core: { policies, schemaChanges }, identities }) => {
     const { schemaRoutes, suggestionsRoutes } = await import('./snapshot-routes.js');
-    const services = { config, identities, policies, schemaChanges };
+    const services = { config, isDirectus: dialect !== null, identities, policies, schemaChanges };
     return { routes: [...schemaRoutes(services), ...suggestionsRoutes(services)] };
   },
 };

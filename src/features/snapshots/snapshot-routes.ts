@@ -49,6 +49,8 @@ import { applySuggestions, findUnindexed } from './suggested-relations.js';
 
 interface SchemaServices {
   readonly config: Config;
+  /** Whether clients send and get the snapshots of Directus. */
+  readonly isDirectus: boolean;
   readonly identities: Identities;
   readonly schemaChanges: SchemaChanges;
 }
@@ -102,7 +104,7 @@ export function schemaRoutes(services: SchemaServices): ApiRoute[] {
 /** To the entries of the lists in a snapshot or a difference. */
 const DEPTH = 4;
 
-async function snapshot(exchange: Exchange, { config, identities, schemaChanges }: SchemaServices): Promise<Reply> {
+async function snapshot(exchange: Exchange, { isDirectus, identities, schemaChanges }: SchemaServices): Promise<Reply> {
   onlyAdministrator(await identities.identify(exchange));
   const query = new URLSearchParams(exchange.queryString);
   const format = query.get('export');
@@ -115,7 +117,7 @@ async function snapshot(exchange: Exchange, { config, identities, schemaChanges 
     listOf(query, 'includeCollections'),
     listOf(query, 'excludeCollections'),
   );
-  const data = config.DIRECTUS_COMPATIBILITY ? await runInSlices(directusSnapshot(selected)) : selected;
+  const data = isDirectus ? await runInSlices(directusSnapshot(selected)) : selected;
   if (format === null) return jsonText(await writeJsonInSlices({ data }, DEPTH));
   const headers = { 'Content-Disposition': `attachment; filename="snapshot.${format}"` };
   return format === 'json'
@@ -129,7 +131,7 @@ async function difference(exchange: Exchange, services: SchemaServices): Promise
   const mode = query.get('mode') ?? 'mirror';
   if (mode !== 'mirror' && mode !== 'merge') throw invalidQuery('"mode" must be mirror or merge');
   const force = isForced(query);
-  const { DIRECTUS_COMPATIBILITY: isDirectus } = services.config;
+  const { isDirectus } = services;
   const own = isDirectus ? await runInSlices(ownSnapshot(body, force)) : body;
   const snapshot = await runInSlices(readSnapshot(own, force));
   const keepsUnmanaged = isDirectus && isObject(body) && 'directus' in body;
@@ -144,7 +146,7 @@ async function difference(exchange: Exchange, services: SchemaServices): Promise
 
 async function apply(exchange: Exchange, services: SchemaServices): Promise<Reply> {
   const { document, caller } = await readDocument(exchange, services);
-  const { DIRECTUS_COMPATIBILITY: isDirectus } = services.config;
+  const { isDirectus } = services;
   const own = isDirectus ? await runInSlices(ownDifference(document)) : document;
   const body = await runInSlices(readDifference(own));
   const schemaChanges = services.schemaChanges.by(writerOf(exchange, caller).author);

@@ -12,17 +12,20 @@ import type { Identities } from '../../server/access/identities.js';
 import type { Identity } from '../../server/access/identity.js';
 import { LastingCredentials } from '../../server/access/lasting-credentials.js';
 import type { ItemsServices } from '../../server/api/items/item-writes.js';
-import type { Config } from '../../server/config/config.js';
 import type { MaybePromise } from '../../server/execute/pipeline.js';
 import { NO_CLIENT, type RequestClient } from '../../server/execute/stages.js';
+import type { Dialect } from '../../server/feature/dialect.js';
 import type { Limit } from '../../server/http/limiter.js';
 import type { Socket, SocketClient, SocketHandler, SocketProtocol } from '../../server/http/websocket.js';
 import { TurnQueue } from '../../server/node/turns.js';
 import type { LiveQueries } from '../live/live-queries.js';
+import type { SocketsConfig } from './options.js';
 
 export interface ConnectionServices extends Omit<ItemsServices, 'live'> {
   readonly live: LiveQueries;
-  readonly config: Config;
+  readonly config: SocketsConfig;
+  /** The other API whose clients connect, or null. */
+  readonly dialect: Dialect | null;
   /** The limit of messages, or null for none. */
   readonly limit: Limit | null;
   readonly observe: Observer;

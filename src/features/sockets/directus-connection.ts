@@ -36,6 +36,7 @@ export function websocketProtocol(services: WebsocketServices): SocketProtocol {
     path: '/websocket',
     connections: config.WEBSOCKETS_REST_CONN_LIMIT,
     cookieName: config.SESSION_COOKIE_NAME,
+    maxMessageBytes: config.WEBSOCKETS_MAX_FRAME_SIZE,
     accept: async (client) => {
       await checkUpgrade(client, config.WEBSOCKETS_REST_AUTH === 'strict', identities);
       return '';
@@ -317,7 +318,7 @@ export async function subscribeTo(
   message: Input,
   client: SubscribedClient,
   connection: Speaker,
-  { live, limits: given, config }: WebsocketServices,
+  { live, limits: given, dialect }: WebsocketServices,
 ): Promise<EventHandle> {
   const { collection, query, change, item } = readSubscription(message);
   const limits = wholeAnswers(given);
@@ -340,7 +341,7 @@ export async function subscribeTo(
       return parseSearch(collection, { query: keys }, '', wholeAnswers({ ...given, pageSize: null }));
     },
   };
-  const shape = { isItem: item !== null, isEach: config.DIRECTUS_COMPATIBILITY };
+  const shape = { isItem: item !== null, isEach: dialect !== null };
   const listener = new SocketListener(connection, client, shape, live);
   const handle = await live.events.subscribe(source, listener, (error) => listener.end(error));
   return {

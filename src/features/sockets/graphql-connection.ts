@@ -28,6 +28,7 @@ export function graphqlSocketProtocol(services: GraphqlSocketServices): SocketPr
     path: '/graphql',
     connections: config.WEBSOCKETS_GRAPHQL_CONN_LIMIT,
     cookieName: config.SESSION_COOKIE_NAME,
+    maxMessageBytes: config.WEBSOCKETS_MAX_FRAME_SIZE,
     accept: async (client) => {
       await checkUpgrade(client, config.WEBSOCKETS_GRAPHQL_AUTH === 'strict', identities);
       return client.protocols.includes(SUBPROTOCOL) ? SUBPROTOCOL : '';

@@ -1,12 +1,14 @@
 /** `lateral webhooks` lists webhooks and their deliveries, and does what the routes of /webhooks do. */
+
 import { ServiceError, StartError, UsageError } from '../../base/errors.js';
 import { createObserver } from '../../base/observe.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
-import { type Config, readArguments, readConfig } from '../../server/config/config.js';
+import type { ConfigWith } from '../../server/config/config.js';
 import type { Program } from '../../server/feature/command.js';
 import { locateSystemTables } from '../../server/postgres/catalog/migrate.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import { findWebhook, pauseWebhook, redeliver, resumeWebhook, rotateSecret, testWebhook } from './actions.js';
+import type { OPTIONS } from './options.js';
 import { Sender } from './sender.js';
 
 const WEBHOOKS_HELP = `Usage: lateral webhooks {list | test | pause | resume | rotate | deliveries | redeliver} [WEBHOOK] [DELIVERY ...] [--option value ...]
@@ -36,7 +38,7 @@ from service_webhook_deliveries where webhook = $1::uuid order by created_at des
 
 interface Given {
   readonly database: Database;
-  readonly config: Config;
+  readonly config: ConfigWith<typeof OPTIONS>;
   readonly webhook: string;
   readonly deliveries: readonly string[];
 }
@@ -91,17 +93,17 @@ async function listDeliveries(database: Database, webhook: string): Promise<read
   });
 }
 
-async function webhooks(words: readonly string[], { withDatabase }: Program): Promise<void> {
+async function webhooks(words: readonly string[], { readConfig, readWords, withDatabase }: Program): Promise<void> {
   const [name = '', ...rest] = words;
   const command = WEBHOOK_COMMANDS.get(name);
   if (!command)
     throw new UsageError(
       `webhooks expects one of ${[...WEBHOOK_COMMANDS.keys()].join(', ')}: see lateral webhooks --help`,
     );
-  const { operands, environment } = readArguments(rest, []);
+  const { operands, environment } = readWords(rest, []);
   const [webhook = '', ...deliveries] = operands;
   if (name !== 'list' && webhook === '') throw new StartError(`webhooks ${name} needs the id or name of a webhook`);
-  const config = readConfig({ ...process.env, ...environment });
+  const config = readConfig<typeof OPTIONS>({ ...process.env, ...environment });
   await withDatabase(config, createObserver('warn'), console.error, async (database) => {
     if (!(await locateSystemTables(database, config.SYSTEM_SCHEMA)))
       throw new StartError("the service's own tables are not there yet: start it once");

@@ -1,8 +1,11 @@
 /** Sends changes of items to URLs of others. */
 import type { Feature } from '../../server/feature/feature.js';
+import { OPTIONS } from './options.js';
 
-export const webhooks: Feature = {
+export const webhooks: Feature<unknown, typeof OPTIONS> = {
   name: 'webhooks',
+  options: OPTIONS,
+  topic: 'Webhooks',
   commands: {
     webhooks: {
       topic: 'Serve',

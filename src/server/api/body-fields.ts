@@ -4,7 +4,6 @@ import { invalidPayload } from '../../base/errors.js';
 import type { Input } from '../../compiler/request/parse-context.js';
 import { requireObject } from '../../compiler/request/write.js';
 import type { LoginClient } from '../accounts/logins.js';
-import type { Config } from '../config/config.js';
 import type { Exchange } from '../http/exchange.js';
 
 export function readBody(body: unknown): Input {
@@ -60,12 +59,12 @@ export function linkTo(body: Input, name: string, allowed: string, usual: () => 
   };
 }
 
-/** A list of the configuration, and the Explorer, which has a page for new passwords. */
+/** A list of the configuration, and the pages of features. */
 export function allowedPages(
   list: string,
-  { config, publicUrl }: { readonly config: Config; readonly publicUrl: () => string },
+  { pages, publicUrl }: { readonly pages: () => readonly string[]; readonly publicUrl: () => string },
 ): string {
-  return config.EXPLORER ? `${list},${publicUrl()}/explorer` : list;
+  return [list, ...pages().map((page) => publicUrl() + page)].join();
 }
 
 /** Scheme, host and path must be equal: a prefix would allow other sites' pages. */

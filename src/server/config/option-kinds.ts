@@ -1,13 +1,36 @@
 /** The kinds of values that options have: how each is read from text, and the error for a text that cannot be read. */
+import { UsageError } from '../../base/errors.js';
+import { messageOf } from '../../base/narrow.js';
 import { parseDatabaseUrl } from './database-url.js';
 
 export interface Option<Value> {
   readonly initial: string | null;
   readonly about: string;
   readonly parse: Parse<Value>;
+  /** Its former name. A start that ignored it would answer differently. */
+  readonly formerly?: string;
+  /** Its value names things with options of their own, which begin with this. */
+  readonly prefix?: string;
+  /** Texts for other options that are not set. */
+  implied?(value: Value): Environment;
 }
 
-type Parse<Value> = (text: string) => Value;
+/** The options of the service or of a feature, by their names. */
+export type OptionTable = Readonly<Record<string, Option<unknown>>>;
+export type NoOptions = Readonly<Record<never, never>>;
+export type Values<Table extends OptionTable> = { readonly [Name in keyof Table]: ReturnType<Table[Name]['parse']> };
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+type Parse<Value> = (text: string, environment?: Environment) => Value;
+
+/** A `UsageError` names the option already. */
+export function orUsageError<Value>(read: () => Value, prefix = ''): Value {
+  try {
+    return read();
+  } catch (error) {
+    throw error instanceof UsageError ? error : new UsageError(`${prefix}${messageOf(error)}`);
+  }
+}
 
 export function text(initial: string, about: string): Option<string> {
   return { initial, about, parse: anyText };
@@ -31,6 +54,19 @@ export function names(about: string): Option<readonly string[]> {
     return entries;
   };
   return { initial: '', about, parse };
+}
+
+/** A list of names of things that have options of their own. `read` gets these, and its errors name them. */
+export function named<Value, Prefix extends string>(
+  prefix: Prefix,
+  about: string,
+  read: (names: readonly string[], environment: Environment) => Value,
+): Option<Value> & { readonly prefix: Prefix } {
+  const parse = (text: string, environment: Environment = {}): Value => {
+    const list = names(about).parse(text, environment);
+    return orUsageError(() => read(list, environment));
+  };
+  return { initial: '', about, prefix, parse };
 }
 
 export function token(value: string): string {

@@ -1,9 +1,10 @@
 /**
- * Every option of the service, as one table. `--help`, the table in docs/configuration.md and the parsing of environment
+ * Every option of the service, as one table. Features have their own. `--help`, the table in docs/configuration.md and the parsing of environment
  * and flags are all derived from it, so an option cannot exist undocumented.
  */
 import { databaseSettings } from './database-settings.js';
 import { jwtIssuers } from './issuer-options.js';
+
 import {
   anyText,
   boolean,
@@ -13,14 +14,12 @@ import {
   cookieName,
   domain,
   duration,
-  durations,
   encodings,
   headerName,
   headers,
   integer,
   names,
   optional,
-  origins,
   ratio,
   redis,
   size,
@@ -30,6 +29,7 @@ import {
   wholeNumber,
   workers,
 } from './option-kinds.js';
+import { authProviders } from './provider-options.js';
 
 const SECURE = 'Send the cookie over TLS only; auto: if PUBLIC_URL or a trusted proxy says https';
 
@@ -103,7 +103,10 @@ export const OPTIONS = {
     1_000,
     'Connections to PostgreSQL for streamed lists and exports; each stream uses one',
   ),
-  READ_BATCHING: boolean('true', 'Combine waiting reads of the same shape into one statement'),
+  READ_BATCHING: {
+    ...boolean('true', 'Combine waiting reads of the same shape into one statement'),
+    formerly: 'COHORTS',
+  },
   WRITE_BATCHING: boolean('true', 'Combine waiting writes of single rows into one statement'),
   DATABASE_WAIT_TIMEOUT: duration('30s', 'How long a request waits for a free connection to PostgreSQL'),
   DATABASE_STATEMENT_TIMEOUT: duration(
@@ -125,7 +128,7 @@ export const OPTIONS = {
   JWT_ISSUERS: jwtIssuers(
     'Issuers whose access tokens are accepted, as a JSON list: issuer, jwks_url, audience, and how a token names its user (see docs/sign-in.md)',
   ),
-  AUTH_PROVIDERS: names(
+  AUTH_PROVIDERS: authProviders(
     'OpenID Connect providers to sign in with, by name; each has its own options AUTH_<NAME>_* (see docs/sign-in.md)',
   ),
   AUTH_DISABLE_DEFAULT: boolean('false', 'Refuse logins with a password: only the providers sign users in'),
@@ -148,14 +151,11 @@ export const OPTIONS = {
   SESSION_COOKIE_DOMAIN: optional(domain, 'Domain of the session cookie; if not set, the host of the request'),
   SESSION_REFRESH_GRACE_PERIOD: duration('10s', 'How long the former session stays valid after a refresh'),
   LOGIN_STALL_TIME: duration('500ms', 'Minimum duration of a failed login or a password reset request'),
-  REGISTER_STALL_TIME: duration('750ms', 'Minimum duration of a registration'),
   EMAIL_TRANSPORT: optional(
     anyText,
     'Module that exports send({to, subject, text}) to send an email; if not set, links are logged',
   ),
   PASSWORD_RESET_URL_ALLOW_LIST: text('', 'Pages allowed as reset_url (origin and path), comma separated'),
-  USER_INVITE_URL_ALLOW_LIST: text('', 'Pages allowed as invite_url (origin and path), comma separated'),
-  USER_REGISTER_URL_ALLOW_LIST: text('', 'Pages allowed as verification_url (origin and path), comma separated'),
   IP_TRUST_PROXY: text(
     'false',
     'Proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted: false, true (all), how many, or a list of addresses, networks, loopback, linklocal, uniquelocal',
@@ -248,11 +248,6 @@ export const OPTIONS = {
     wholeNumber(1, 2_147_483_647),
     "Highest cost of a read, and of the query that selects the items of a change, as PostgreSQL's planner estimates it; if not set, unlimited",
   ),
-  DIRECTUS_COMPATIBILITY: boolean(
-    'false',
-    'Accept and return the names directus_* for system tables, meta.special as a list, and the snapshots, error codes and cookie names of Directus, for tools made for it',
-  ),
-  EXPLORER: boolean('true', 'Serve the Explorer, a web interface, at /explorer, and redirect browsers from / to it'),
   GRAPHQL_INTROSPECTION: boolean('true', 'Allow introspection, and serve the schema as SDL and the GraphQL IDE'),
   GRAPHQL_QUERY_TOKEN_LIMIT: integer('5000', 1, 1_000_000, 'Tokens that a GraphQL document may have'),
   GRAPHQL_QUERY_DEPTH_LIMIT: integer('15', 1, 100, 'Nesting levels that a GraphQL document may have'),
@@ -285,37 +280,12 @@ export const OPTIONS = {
   BODY_TIMEOUT: duration('30s', 'How long a request body, or the next part of a file to import, may take to arrive'),
   IMPORT_MAX_CONCURRENCY: integer('2', 1, 1_000, 'Imports that run at the same time'),
   IMPORT_MAX_FILE_SIZE: size('50mb', 'Largest file to import over HTTP'),
-  STORAGE_LOCATIONS: names(
-    'Where uploaded files are stored, by name, the first for new files; each location has its own options STORAGE_<NAME>_* (see docs/files.md); if not set, local: the folder ./uploads',
-  ),
-  FILES_MAX_UPLOAD_SIZE: size('100mb', 'Largest file to upload or to import from a URL'),
-  FILES_MIME_TYPE_ALLOW_LIST: text('*/*', 'Types of files that may be uploaded, comma separated, such as image/*'),
-  FILES_IMPORT_ALLOW_LIST: origins(
-    'Origins from which POST /files/import may fetch files, comma separated, such as https://images.example.com; * for every public address; if not set, it is off',
-  ),
-  FILES_IMPORT_TIMEOUT: duration('60s', 'How long the download of an imported file may take'),
-  ASSETS_CACHE_TTL: duration(
-    '0',
-    'How long caches may keep a file of GET /assets without asking again; 0: they ask each time, and get a 304',
-  ),
   ASSETS_TRANSFORM_MAX_CONCURRENT: integer(
     '4',
     1,
     1_000,
     'Images that are transformed at the same time, each in a process of its own; divided among the threads, at least one per thread; 25 times as many may wait',
   ),
-  ASSETS_TRANSFORM_TIMEOUT: duration(
-    '7500ms',
-    'How long the transformation of an image may take, and how long it may wait for its turn',
-  ),
-  ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION: integer(
-    '6000',
-    1,
-    100_000,
-    'Largest width and height in pixels of an image that is transformed, and of the result',
-  ),
-  ASSETS_TRANSFORM_MAX_OPERATIONS: integer('5', 0, 100, 'Entries that "transforms" of an image may have'),
-  MAX_IMPORT_ERRORS: integer('1000', 1, 1_000_000, 'Invalid rows after which an import stops'),
   MAX_URL_SIZE: size('64kb', 'Largest request head, URL included'),
   QUERYSTRING_MAX_PARSE_DEPTH: integer('10', 1, 100, 'Nested brackets that a query parameter may have'),
   QUERYSTRING_ARRAY_LIMIT: integer('500', 1, 100_000, 'Entries that a list in brackets may have'),
@@ -343,11 +313,17 @@ export const OPTIONS = {
     '30s',
     'How long an instance may use old users, policies and schema if it gets no notification of a change',
   ),
-  SCHEMA_LOCK_TIMEOUT: duration(
-    '300ms',
-    "How long a schema change waits for a table's lock before it releases its locks and tries again",
-  ),
-  SCHEMA_CHANGE_TIMEOUT: duration('30s', 'How long a schema change keeps trying to lock a table'),
+  SCHEMA_LOCK_TIMEOUT: {
+    ...duration(
+      '300ms',
+      "How long a schema change waits for a table's lock before it releases its locks and tries again",
+    ),
+    formerly: 'STRUCTURE_LOCK_TIMEOUT',
+  },
+  SCHEMA_CHANGE_TIMEOUT: {
+    ...duration('30s', 'How long a schema change keeps trying to lock a table'),
+    formerly: 'STRUCTURE_TIMEOUT',
+  },
   EXTENSIONS: names(
     'Modules with hooks and routes, comma separated: files (./hooks/slugs.js), packages, or folders whose modules are all loaded (see docs/extending.md)',
   ),
@@ -357,62 +333,6 @@ export const OPTIONS = {
     'auto',
     ['auto', 'logical', 'triggers', 'off'],
     "How live queries learn of changes: logical reads PostgreSQL's log (needs wal_level logical and a role with REPLICATION), triggers installs triggers on the tables that are served, auto reads the log if it can and otherwise uses installed triggers, off refuses live queries",
-  ),
-  LIVE_MAX_WAL: size(
-    '1gb',
-    'WAL that PostgreSQL may keep for the log stream of a thread; its slot is replaced each time it keeps a sixteenth of this, and given up beyond it',
-    16 * 1_048_576,
-  ),
-  LIVE_INTERVAL: duration('50ms', 'Shortest time between two reads of a live query'),
-  LIVE_MAX_SUBSCRIPTIONS: integer('20000', 1, 1_000_000, 'Live queries at the same time, per thread'),
-  LIVE_MAX_SUBSCRIPTIONS_PER_USER: integer(
-    '1000',
-    1,
-    1_000_000,
-    'Live queries of one user, or of one address without a user, at the same time, per thread',
-  ),
-  LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION: integer(
-    '1000',
-    1,
-    1_000_000,
-    'Subscriptions of one WebSocket at the same time',
-  ),
-  LIVE_MAX_REMEMBERED_KEYS: integer(
-    '1000000',
-    1_000,
-    100_000_000,
-    'Item keys kept per thread to report deletions to subscribers with row rules; one user may have a quarter of them',
-  ),
-  WEBHOOKS_ALLOW_LOCAL: boolean(
-    'false',
-    'Let webhooks post to local and private addresses; otherwise only to addresses of the Internet',
-  ),
-  WEBHOOK_TIMEOUT: duration('10s', 'How long one attempt of a delivery may take'),
-  WEBHOOK_CONCURRENCY: integer('8', 1, 1_000, 'Deliveries of one webhook at the same time, per thread'),
-  WEBHOOK_RETRY_DELAYS: durations(
-    '5s,30s,2m,10m,30m,1h,2h,4h,6h,10h',
-    'How long after each failed attempt the next one follows, comma separated; a delivery is dead after the last',
-  ),
-  WEBHOOK_MAX_BACKLOG: integer(
-    '100000',
-    100,
-    100_000_000,
-    'Deliveries of one webhook and collection that may be pending; beyond it one event "resync" replaces further changes',
-  ),
-  WEBHOOK_MAX_PAYLOAD: size('1mb', 'Largest payload of a webhook; above it the delivery has the key and "data": null'),
-  WEBHOOK_RETENTION: duration('3d', 'How long finished deliveries and their answers are kept'),
-  MCP: choice(
-    'off',
-    ['off', 'read', 'write'],
-    'Serve agents at /mcp by the Model Context Protocol, with the permissions of their tokens; read: without tools that write',
-  ),
-  MCP_MAX_ROWS: integer('100', 1, 100_000, 'Rows of an answer to an agent, and items that one call may change'),
-  MCP_MAX_BYTES: size('64kb', 'Largest answer to an agent'),
-  MCP_MAX_QUERY_COST: integer(
-    '1000000',
-    1,
-    2_147_483_647,
-    "Highest cost of a read of an agent as PostgreSQL's planner estimates it",
   ),
   READ_CACHE_SIZE: size(
     '0',
@@ -424,38 +344,6 @@ export const OPTIONS = {
     'How far answers from memory may be behind the commits of others; if changes arrive later, reads go to PostgreSQL',
     20,
   ),
-  WEBSOCKETS_ENABLED: boolean('true', 'Accept WebSockets'),
-  WEBSOCKETS_REST_AUTH: choice(
-    'handshake',
-    ['public', 'handshake', 'strict'],
-    'When a client of /websocket must send a token: never (public), with its first message (handshake), or when it connects (strict); a token in the URL or a session cookie always signs in',
-  ),
-  WEBSOCKETS_REST_AUTH_TIMEOUT: duration(
-    '10s',
-    'How long a client of /websocket may take to sign in, also when its token has expired',
-  ),
-  WEBSOCKETS_REST_CONN_LIMIT: optional(
-    wholeNumber(1, 1_000_000),
-    'Connections to /websocket at the same time, per thread; no limit if not set',
-  ),
-  WEBSOCKETS_GRAPHQL_AUTH: choice(
-    'handshake',
-    ['public', 'handshake', 'strict'],
-    'When a client of GraphQL over WebSockets must send a token: never (public), with connection_init (handshake), or when it connects (strict)',
-  ),
-  WEBSOCKETS_GRAPHQL_AUTH_TIMEOUT: duration(
-    '10s',
-    'How long a client of GraphQL over WebSockets may take until it has sent connection_init',
-  ),
-  WEBSOCKETS_GRAPHQL_CONN_LIMIT: optional(
-    wholeNumber(1, 1_000_000),
-    'WebSockets to /graphql at the same time, per thread; no limit if not set',
-  ),
-  WEBSOCKETS_HEARTBEAT_PERIOD: duration(
-    '30s',
-    'Time between two pings to each client of a WebSocket; a client that sends nothing until the next ping is disconnected; 0 turns it off',
-  ),
-  WEBSOCKETS_MAX_FRAME_SIZE: size('1mb', 'Largest message that a WebSocket accepts; a larger one ends the connection'),
   COMPRESSION: encodings(
     'off',
     'Compress responses for clients that accept it: off, gzip, brotli, or both, the preferred one first (brotli,gzip)',

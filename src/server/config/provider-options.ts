@@ -1,5 +1,6 @@
 /** AUTH_PROVIDERS: the OpenID Connect providers that users may sign in with, each with its AUTH_<NAME>_* options. */
 import { isRecord } from '../../base/narrow.js';
+import { type Environment, named } from './option-kinds.js';
 
 /** How the claims of a foreign token name a user. */
 export interface UserMapping {
@@ -33,19 +34,16 @@ export interface AuthProvider extends UserMapping {
   readonly roleOfGroup: ReadonlyMap<string, string>;
 }
 
-type Environment = Readonly<Record<string, string | undefined>>;
-
 const SETTINGS: ReadonlySet<string> = new Set([
   ...['DRIVER', 'ISSUER_URL', 'CLIENT_ID', 'CLIENT_SECRET', 'SCOPE', 'PARAMS', 'LABEL', 'ICON', 'REDIRECT_ALLOW_LIST'],
   ...['MODE', 'IDENTIFIER_KEY', 'ALLOW_PUBLIC_REGISTRATION', 'REQUIRE_VERIFIED_EMAIL', 'DEFAULT_ROLE_ID'],
   ...['GROUP_CLAIM_NAME', 'ROLE_MAPPING'],
 ]);
 
-/** Throws with the name of the option that is wrong. */
-export function readProviders(names: readonly string[], environment: Environment): readonly AuthProvider[] {
-  return names.map((name) => readProvider(name, environment));
-}
+export const authProviders = (about: string) =>
+  named('AUTH_', about, (names, environment) => names.map((name) => readProvider(name, environment)));
 
+/** Throws with the name of the option that is wrong. */
 function readProvider(name: string, environment: Environment): AuthProvider {
   if (!/^[a-z][a-z0-9_]*$/i.test(name) || name === 'default')
     throw new Error(`AUTH_PROVIDERS: "${name}" must be letters, digits and underscores, and not "default"`);

@@ -1,6 +1,7 @@
 /** The commands of the program `lateral`, and what the program does for them. */
 import type { Observer } from '../../base/observe.js';
-import type { Config } from '../config/config.js';
+import type { CommandLine, Config, ConfigWith } from '../config/config.js';
+import type { Environment, NoOptions, OptionTable } from '../config/option-kinds.js';
 import type { Database } from '../postgres/pools/database.js';
 import type { Core } from './core.js';
 
@@ -25,6 +26,12 @@ export type Report = (message: string) => void;
 
 /** Everything that it starts is stopped after the work, also if that fails. */
 export interface Program {
+  /** Reads the words after a command, in any order. `own` are options of the command itself that take a value. */
+  readWords(words: readonly string[], allowed?: readonly string[], own?: readonly string[]): CommandLine;
+  /** For a command that takes only options. */
+  readFlags(words: readonly string[]): CommandLine['environment'];
+  /** `Own` are the options of the command's feature. */
+  readConfig<Own extends OptionTable = NoOptions>(environment: Environment): ConfigWith<Own>;
   /** For commands that read and write items. The service's own tables are created if they are missing. */
   withCore<Result>(
     config: Config,

@@ -10,6 +10,8 @@ export interface Dialect {
   readonly names: EdgeNames;
   /** The version that clients read in /server/info. */
   readonly version: string;
+  /** The media type of GET /server/ping. */
+  readonly pongType: string;
   /** The media type of a GraphQL schema. */
   readonly sdlType: string;
   /** The routes of the schema with its names. */

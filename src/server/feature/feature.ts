@@ -12,7 +12,8 @@ import type { Metric } from '../api/server/metric.js';
 import type { Gather } from '../api/server/metrics.js';
 import type { ResourceRoutes } from '../api/system-collections.js';
 import type { ChangeEvent } from '../changes/change-event.js';
-import type { Config } from '../config/config.js';
+import type { ConfigWith } from '../config/config.js';
+import type { NoOptions, OptionTable } from '../config/option-kinds.js';
 import type { WriteHook } from '../execute/hooks/write-hook.js';
 import type { Limits } from '../http/limiter.js';
 import type { RequestRecorder } from '../http/request-recorder.js';
@@ -25,26 +26,32 @@ import type { DatabaseSource } from './database-source.js';
 import type { Dialect } from './dialect.js';
 
 /**
- * A part of the product that can be deleted with its folder and its line in app/features.ts. A manifest imports types only, and code in
+ * A part of the product that can be deleted with its folder and its line in app/features.ts. A manifest imports types and options only, and code in
  * the functions that need it: commands read all manifests. `build.mjs` loads the code of the service with the service.
  */
-export interface Feature<Exports = unknown> {
+export interface Feature<Exports = unknown, Options extends OptionTable = NoOptions> {
   /** The name of its folder in src/features, sql/features and test/features. */
   readonly name: string;
   /** The features that its files import. They are opened before it. */
   readonly needs?: readonly Feature[];
+  /** Rows of `lateral --help` and docs/configuration.md. Their values are in `config`. */
+  readonly options?: Options;
+  /** The heading of its options. */
+  readonly topic?: string;
   /** Commands of the program, by their names. */
   readonly commands?: Readonly<Record<string, CommandEntry>>;
   /** Checks and consequences of writes to its tables, also of those that a command makes. */
-  hooks?(config: Config): Promise<readonly WriteHook[]>;
+  hooks?(config: ConfigWith<Options>): Promise<readonly WriteHook[]>;
   /** Another API that clients may use, or null if the options turn it off. One feature may have it. */
-  dialect?(config: Config): Promise<Dialect | null>;
+  dialect?(config: ConfigWith<Options>): Promise<Dialect | null>;
   /** A database for services without DATABASE_URL. One feature may have it. */
   database?(): Promise<DatabaseSource>;
+  /** A line that the program prints when the service is ready, or null for none. */
+  announce?(config: ConfigWith<Options>): string | null;
   /** The part of each serving thread, or null if the options turn the feature off. */
-  open?(context: FeatureContext): Promise<FeaturePart<Exports> | null>;
+  open?(context: FeatureContext<Options>): Promise<FeaturePart<Exports> | null>;
   /** Starts work that exists once in a process, however many threads serve. Returns how to stop it. */
-  openOnce?(context: ProcessContext): Promise<() => Promise<void>>;
+  openOnce?(context: ProcessContext<Options>): Promise<() => Promise<void>>;
 }
 
 export interface FeaturePart<Exports = unknown> {
@@ -53,6 +60,10 @@ export interface FeaturePart<Exports = unknown> {
   readonly routes?: readonly ApiRoute[];
   /** Routes that replace those of a resource, by its name. */
   readonly resources?: Readonly<Record<string, ResourceRoutes>>;
+  /** Pages of accounts, as paths: links in emails may lead to them. */
+  readonly accountPages?: readonly string[];
+  /** Facts in GET /server/info. */
+  readonly info?: Readonly<Record<string, unknown>>;
   /** Called when all routes are known. */
   sockets?(): readonly SocketProtocol[];
   readonly graphqlPage?: GraphqlPage;
@@ -82,14 +93,16 @@ export interface FeaturePart<Exports = unknown> {
 }
 
 /** The services of one thread. */
-export interface FeatureContext {
-  readonly config: Config;
+export interface FeatureContext<Options extends OptionTable = NoOptions> {
+  readonly config: ConfigWith<Options>;
   readonly core: Core;
   readonly identities: Identities;
   readonly items: ItemsServices;
   /** Signs users in. */
   readonly access: AuthServices;
   readonly limits: Limits;
+  /** The other API that clients may use, or null. */
+  readonly dialect: Dialect | null;
   readonly observe: Observer;
   /** The metrics of all threads. */
   readonly gather: Gather;
@@ -108,8 +121,8 @@ export interface FeatureContext {
 }
 
 /** The services of the process. */
-export interface ProcessContext {
-  readonly config: Config;
+export interface ProcessContext<Options extends OptionTable = NoOptions> {
+  readonly config: ConfigWith<Options>;
   readonly database: Database;
   readonly observe: Observer;
   /** Sends to the parts of this feature in all threads. */

@@ -26,6 +26,7 @@ export interface SocketProtocol {
   /** The most connections at a time in this thread, or null for no limit. */
   readonly connections: number | null;
   readonly cookieName: string;
+  readonly maxMessageBytes: number;
   /** Throws if the client may not connect. Resolves with the subprotocol, '' for none. */
   accept(client: SocketClient): Promise<string>;
   open(socket: Socket, client: SocketClient): SocketHandler;
@@ -121,11 +122,11 @@ interface SocketOptions {
 
 /** To be called before the routes of requests: other requests than upgrades go on to them. */
 export function serveSockets(app: TemplatedApp, protocol: SocketProtocol, options: SocketOptions): void {
-  const { config, hooks } = options;
+  const { hooks } = options;
   const open = { count: 0 };
   const upgrade = createUpgrade(protocol, options, open);
   app.ws<SocketData>(protocol.path, {
-    maxPayloadLength: config.WEBSOCKETS_MAX_FRAME_SIZE,
+    maxPayloadLength: protocol.maxMessageBytes,
     maxBackpressure: MAX_WAITING_BYTES,
     closeOnBackpressureLimit: 1,
     idleTimeout: IDLE_S,

@@ -2,9 +2,9 @@
 import { cp, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
+import { readConfig } from '../../../src/app/options.js';
 import { startService } from '../../../src/app/start.js';
 import type { Event } from '../../../src/base/observe.js';
-import { readConfig } from '../../../src/server/config/config.js';
 import { ADMIN_TOKEN, type Answer, get, makeFolder, request, waitFor, ways } from '../../support/service.js';
 
 const WITHIN = 60_000;

@@ -25,7 +25,7 @@ import {
 import sharp from 'sharp';
 import t from 'tap';
 import { isStorageName, Storages } from '../../../src/features/files/storage.js';
-import { readLocations } from '../../../src/server/config/storage-options.js';
+import { readLocations } from '../../../src/features/files/storage-options.js';
 import { isPublicAddress } from '../../../src/server/http/public-addresses.js';
 import {
   ADMIN_TOKEN,

@@ -1,5 +1,6 @@
 /** Triggers that are not alone: those of another installation in the database, and what others do to ours. */
 import t from 'tap';
+import { readConfig } from '../../../src/app/options.js';
 import { type Service, withDatabase } from '../../../src/app/start.js';
 import { createObserver } from '../../../src/base/observe.js';
 import { packagePath } from '../../../src/base/package-files.js';
@@ -14,7 +15,6 @@ import {
 } from '../../../src/server/changes/live-triggers.js';
 import type { TableName } from '../../../src/server/changes/publication.js';
 import { TriggerSource } from '../../../src/server/changes/trigger-source.js';
-import { readConfig } from '../../../src/server/config/config.js';
 import { locateSystemTables } from '../../../src/server/postgres/catalog/migrate.js';
 import type { Database } from '../../../src/server/postgres/pools/database.js';
 import { EventStream } from '../../support/event-stream.js';

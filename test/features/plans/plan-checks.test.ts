@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import t from 'tap';
+import { readConfig } from '../../../src/app/options.js';
 import { PROGRAM, withCore, withDatabase } from '../../../src/app/start.js';
 import { createObserver } from '../../../src/base/observe.js';
 import { loadGrammar } from '../../../src/compiler/sql/grammar.js';
@@ -18,7 +19,6 @@ import type { StatisticsFile } from '../../../src/features/plans/statistics-file
 import { takeStatistics } from '../../../src/features/plans/take-statistics.js';
 import { withTwin } from '../../../src/features/plans/twin.js';
 import { endLine, headerLine, requestLine } from '../../../src/features/traffic/traffic-file.js';
-import { readConfig } from '../../../src/server/config/config.js';
 import { runCommand } from '../../support/command.js';
 import {
   createDatabase,

@@ -1,8 +1,8 @@
 /** Strangers who register: what the settings allow, the mail that verifies an address, and that nobody learns who is there. */
 import t from 'tap';
+import { readConfig } from '../../../src/app/options.js';
 import { startService } from '../../../src/app/start.js';
 import type { Event } from '../../../src/base/observe.js';
-import { readConfig } from '../../../src/server/config/config.js';
 import { mailbox } from '../../support/mailbox.js';
 import {
   type Answer,

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { exportJWK, exportSPKI, generateKeyPair, type JWTPayload, SignJWT, UnsecuredJWT } from 'jose';
 import t from 'tap';
-import { readConfig } from '../../../src/server/config/config.js';
+import { readConfig } from '../../../src/app/options.js';
 import {
   type Answer,
   connectSql,

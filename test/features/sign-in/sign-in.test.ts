@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import Provider from 'oidc-provider';
 import t from 'tap';
-import { readConfig } from '../../../src/server/config/config.js';
+import { readConfig } from '../../../src/app/options.js';
 import { openPage, skip } from '../../support/browser.js';
 import { type Answer, connectSql, createLibrary, get, startDatabase, startTestService } from '../../support/service.js';
 import { type StubProvider, startStubProvider } from '../../support/stub-provider.js';

@@ -3,8 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, createClient } from 'graphql-ws';
 import t from 'tap';
 import { WebSocket } from 'ws';
+import { readConfig } from '../../../src/app/options.js';
 import { keepConnections } from '../../../src/features/sockets/connection.js';
-import { readConfig } from '../../../src/server/config/config.js';
 import { createClientAddressResolver } from '../../../src/server/http/client-address.js';
 import { loadSockets, openPort } from '../../../src/server/http/listen.js';
 import { serveSockets } from '../../../src/server/http/websocket.js';
@@ -426,7 +426,7 @@ t.test('a connection that is ended while it opens is not kept', async (t) => {
   const uws = await loadSockets(16_384);
   const app = uws.App();
   t.teardown(() => void app.close());
-  const door = { path: '/door', connections: null, cookieName: '', accept: async () => '' };
+  const door = { path: '/door', connections: null, cookieName: '', maxMessageBytes: 1_024, accept: async () => '' };
   serveSockets(app, { ...door, ...protocol }, { config, hooks, limit: null, admit: () => {}, refuse: () => {} });
   const port = uws.us_socket_local_port(await openPort(app, { host: '127.0.0.1', port: 0, shared: false }));
   for (let each = 0; each < 3; each++) {

@@ -1,8 +1,8 @@
 /** DATABASE_CALLER: row-level security, triggers and functions see the caller, on every path, and nothing of one caller reaches another. */
 import { randomUUID } from 'node:crypto';
 import t from 'tap';
+import { readConfig } from '../../../src/app/options.js';
 import { type Service, startService } from '../../../src/app/start.js';
-import { readConfig } from '../../../src/server/config/config.js';
 import { inForce, type MadeCaller, makeCaller, makePolicy, type Permission } from '../../support/callers.js';
 import { runCommand } from '../../support/command.js';
 import { EventStream } from '../../support/event-stream.js';

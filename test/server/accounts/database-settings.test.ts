@@ -3,8 +3,8 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { exportJWK, generateKeyPair, SignJWT } from 'jose';
 import t from 'tap';
+import { readConfig } from '../../../src/app/options.js';
 import type { Service } from '../../../src/app/start.js';
-import { readConfig } from '../../../src/server/config/config.js';
 import { inForce, makeCaller } from '../../support/callers.js';
 import { EventStream } from '../../support/event-stream.js';
 import {

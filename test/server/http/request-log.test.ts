@@ -3,11 +3,11 @@ import { execFile } from 'node:child_process';
 import { connect } from 'node:net';
 import { promisify } from 'node:util';
 import t from 'tap';
+import { readConfig } from '../../../src/app/options.js';
 import { type Service, startService } from '../../../src/app/start.js';
 import type { Event } from '../../../src/base/observe.js';
 import { readableLine } from '../../../src/base/observe.js';
 import { packagePath } from '../../../src/base/package-files.js';
-import { readConfig } from '../../../src/server/config/config.js';
 import {
   ADMIN_TOKEN,
   createLibrary,

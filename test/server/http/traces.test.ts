@@ -4,9 +4,9 @@ import { createServer, type IncomingHttpHeaders } from 'node:http';
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
+import { readConfig } from '../../../src/app/options.js';
 import { type Service, startService } from '../../../src/app/start.js';
 import type { Event } from '../../../src/base/observe.js';
-import { readConfig } from '../../../src/server/config/config.js';
 import { parseTraceparent } from '../../../src/server/http/traces.js';
 import {
   ADMIN_TOKEN,

@@ -1,8 +1,8 @@
 /** What the database refuses to the service's own role, and what fails in the database by no fault of the request: who learns of it, and how often the log. */
 import t, { type Test } from 'tap';
+import { readConfig } from '../../../src/app/options.js';
 import { startService } from '../../../src/app/start.js';
 import type { Event } from '../../../src/base/observe.js';
-import { readConfig } from '../../../src/server/config/config.js';
 import { makeCaller } from '../../support/callers.js';
 import {
   ADMIN_TOKEN,

@@ -6,9 +6,9 @@ import { execFile } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import t from 'tap';
+import { readConfig } from '../../../src/app/options.js';
 import { type Service, startService } from '../../../src/app/start.js';
 import { type Event, withPlainError } from '../../../src/base/observe.js';
-import { readConfig } from '../../../src/server/config/config.js';
 import { pidOf, promote, startPrimary, startStandby } from '../../support/cluster.js';
 import {
   ADMIN_TOKEN,

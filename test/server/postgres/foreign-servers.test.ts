@@ -5,8 +5,8 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
+import { readConfig } from '../../../src/app/options.js';
 import { type Service, startService } from '../../../src/app/start.js';
-import { readConfig } from '../../../src/server/config/config.js';
 import { watchPrimary } from '../../../src/server/postgres/pools/primary-watch.js';
 import { caughtUp, promote, startPrimary, startStandby } from '../../support/cluster.js';
 import { Network } from '../../support/network-proxy.js';

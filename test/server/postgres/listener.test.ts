@@ -3,10 +3,10 @@
  * read anew, and meanwhile health says so and nothing is believed for longer than MAX_STALENESS.
  */
 import t from 'tap';
+import { readConfig } from '../../../src/app/options.js';
 import { type Service, startService } from '../../../src/app/start.js';
 import type { Event } from '../../../src/base/observe.js';
 import { digestToken } from '../../../src/server/access/tokens.js';
-import { readConfig } from '../../../src/server/config/config.js';
 import { Listener } from '../../../src/server/postgres/pools/database.js';
 import type { Session } from '../../../src/server/postgres/pools/sessions.js';
 import { Network } from '../../support/network-proxy.js';

@@ -6,10 +6,10 @@ import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import t from 'tap';
+import { readConfig } from '../../../src/app/options.js';
 import { type Service, startService } from '../../../src/app/start.js';
 import type { Event } from '../../../src/base/observe.js';
 import { packagePath } from '../../../src/base/package-files.js';
-import { readConfig } from '../../../src/server/config/config.js';
 import { Network } from '../../support/network-proxy.js';
 import {
   ADMIN_TOKEN,

@@ -1,8 +1,8 @@
 /** A database that is dropped and made again while the service runs, from a copy or empty. */
 import t from 'tap';
+import { readConfig } from '../../../src/app/options.js';
 import { type Service, startService } from '../../../src/app/start.js';
 import type { Event } from '../../../src/base/observe.js';
-import { readConfig } from '../../../src/server/config/config.js';
 import {
   ADMIN_TOKEN,
   type Answer,

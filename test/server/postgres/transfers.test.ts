@@ -5,8 +5,8 @@
 import { Agent } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
+import { readConfig } from '../../../src/app/options.js';
 import { type Service, startService } from '../../../src/app/start.js';
-import { readConfig } from '../../../src/server/config/config.js';
 import { pidOf, promote, startPrimary, startStandby } from '../../support/cluster.js';
 import { ADMIN_TOKEN, createDatabase, request, type Sql, waitFor, ways, withSql } from '../../support/service.js';
 import { passTime } from '../../support/time.js';

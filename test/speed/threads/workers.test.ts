@@ -10,8 +10,8 @@ import { Agent } from 'node:http';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
+import { readConfig } from '../../../src/app/options.js';
 import { packagePath } from '../../../src/base/package-files.js';
-import { readConfig } from '../../../src/server/config/config.js';
 import { workersFor } from '../../../src/server/config/option-kinds.js';
 import { centralConfig, shareOf } from '../../../src/speed/threads/worker-pool.js';
 import {

@@ -33,6 +33,8 @@ export interface AuthServices extends AuthenticationServices {
   readonly cookies: Cookies;
   /** Where the service is reached, for links. */
   readonly publicUrl: () => string;
+  /** Paths of pages on which users set passwords. */
+  readonly pages: () => readonly string[];
   readonly resolveUser: ResolveUser;
 }
 

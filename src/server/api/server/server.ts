@@ -39,13 +39,15 @@ import { type SightServices, SpecTexts, sightOf } from './spec-texts.js';
 
 interface ServerServices {
   readonly config: Config;
+  /** Facts of features. */
+  readonly info: Readonly<Record<string, unknown>>;
   readonly identities: Identities;
   readonly database: Database;
   /** The health of all threads. */
   readonly health: () => Promise<Health>;
   readonly readiness: Readiness;
   /** The API that clients were written for, or null if it is that of the service. */
-  readonly dialect: { readonly version: string } | null;
+  readonly dialect: { readonly version: string; readonly pongType: string } | null;
 }
 
 const LIMIT = either({ const: false }, object({ points: INTEGER, duration: INTEGER }));
@@ -83,7 +85,7 @@ export function serverRoutes(services: ServerServices): ApiRoute[] {
       summary: 'Whether the service is running',
       answers: [TEXT],
       graphql: { name: 'server_ping', type: 'String' },
-      reply: () => (services.config.DIRECTUS_COMPATIBILITY ? { ...pong, type: 'text/html; charset=utf-8' } : pong),
+      reply: () => (services.dialect === null ? pong : { ...pong, type: services.dialect.pongType }),
     }),
     route('GET /server/ready', async () => readyReply(await services.readiness.isReady()), {
       summary: 'Whether the service is ready for requests',
@@ -187,20 +189,11 @@ async function info({ caller }: ActionRequest<Identity>, services: ServerService
             points: config.RATE_LIMITER_GLOBAL_POINTS,
             duration: config.RATE_LIMITER_GLOBAL_DURATION,
           },
-          websocket: config.WEBSOCKETS_ENABLED && websocketInfo(config),
+          websocket: false,
           queryLimit: { default: config.QUERY_LIMIT_DEFAULT, max: config.QUERY_LIMIT_MAX ?? -1 },
+          ...services.info,
         };
   return { data };
-}
-
-/** As clients of Directus expect it, in seconds. */
-function websocketInfo(config: Config): unknown {
-  const { WEBSOCKETS_REST_AUTH, WEBSOCKETS_GRAPHQL_AUTH, WEBSOCKETS_HEARTBEAT_PERIOD: period } = config;
-  return {
-    rest: { authentication: WEBSOCKETS_REST_AUTH, path: '/websocket' },
-    graphql: { authentication: WEBSOCKETS_GRAPHQL_AUTH, path: '/graphql' },
-    heartbeat: period > 0 && period / 1_000,
-  };
 }
 
 interface AdminServices {

@@ -1,4 +1,5 @@
 /** STORAGE_LOCATIONS: where the bytes of files are, each location with its STORAGE_<NAME>_* options. */
+import { type Environment, named } from '../../server/config/option-kinds.js';
 
 export interface LocalLocation {
   readonly driver: 'local';
@@ -21,12 +22,12 @@ export interface S3Location {
 
 export type StorageLocation = LocalLocation | S3Location;
 
-type Environment = Readonly<Record<string, string | undefined>>;
-
 const SETTINGS: Readonly<Record<StorageLocation['driver'], ReadonlySet<string>>> = {
   local: new Set(['DRIVER', 'ROOT']),
   s3: new Set(['DRIVER', 'ROOT', 'KEY', 'SECRET', 'BUCKET', 'REGION', 'ENDPOINT', 'FORCE_PATH_STYLE']),
 };
+
+export const storageLocations = (about: string) => named('STORAGE_', about, readLocations);
 
 /** Throws with the name of the option that is wrong. Without names there is one location, a folder. */
 export function readLocations(names: readonly string[], environment: Environment): readonly StorageLocation[] {
