@@ -3,14 +3,15 @@
 import type { LateralOptions } from './app/option-names.js';
 import { options as all } from './app/options.js';
 import { startService } from './app/start.js';
-import type { Lateral } from './features/extensions/api.js';
+import type { Lateral } from './features/program/api.js';
 import { LateralService } from './features/program/lateral.js';
 import type { Extension } from './server/execute/hooks/definition.js';
 
 export type { LateralOptions } from './app/option-names.js';
 export { LateralError, Refused, StartError } from './base/errors.js';
-export type * from './features/extensions/api.js';
+export type * from './features/program/api.js';
 export { type NodeHandler, toNodeHandler } from './features/program/node-handler.js';
+export type * from './server/execute/hooks/api.js';
 export * from './server/execute/hooks/definition.js';
 
 /** Parts of a service that are no texts. */

@@ -3,7 +3,6 @@
  * server from running without `speed`. The list may only become shorter: a test fails if an import of the list no longer exists.
  */
 export const UPWARD_IMPORTS: ReadonlySet<string> = new Set([
-  'server/execute/hooks/definition.ts features/extensions/api',
   'server/execute/reads/reads.ts features/extensions/extensions',
   'server/execute/reads/reads.ts features/extensions/read-conditions',
   'server/execute/writes/compiled-write.ts features/extensions/extensions',
@@ -11,7 +10,6 @@ export const UPWARD_IMPORTS: ReadonlySet<string> = new Set([
   'server/execute/writes/write-execution.ts features/extensions/before-write',
   'server/execute/writes/write-execution.ts features/extensions/transaction-items',
   'server/execute/writes/writes.ts features/extensions/transaction-items',
-  'server/http/app.ts features/extensions/api',
   'speed/threads/channel.ts app/app',
   'speed/threads/local-server.ts app/app',
   'speed/threads/local-server.ts app/core',

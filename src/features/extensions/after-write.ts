@@ -5,6 +5,7 @@ import type { PlannedWrite, WriteNode } from '../../compiler/plan/write/write.js
 import type { Key } from '../../compiler/request/write.js';
 import { NUMBER } from '../../compiler/sql/codec.js';
 import { joinKey } from '../../compiler/sql/key-text.js';
+import type { Item, ItemKey } from '../../server/execute/hooks/api.js';
 import type { HookAction } from '../../server/execute/hooks/definition.js';
 import {
   type Change,
@@ -14,7 +15,6 @@ import {
   type WriteHook,
 } from '../../server/execute/hooks/write-hook.js';
 import type { Session } from '../../server/postgres/pools/sessions.js';
-import type { Item, ItemKey } from './api.js';
 import { type HookingWrite, shownKeyOf } from './before-write.js';
 import { type Extensions, hookCaller } from './extensions.js';
 import { TransactionItems } from './transaction-items.js';

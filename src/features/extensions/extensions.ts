@@ -7,6 +7,7 @@ import type { Observer } from '../../base/observe.js';
 import { within } from '../../base/time-limit.js';
 import type { Collection, Model, Relation } from '../../compiler/model/model.js';
 import type { Identity } from '../../server/access/identity.js';
+import type { As, LateralApi } from '../../server/execute/hooks/api.js';
 import type {
   AfterCommitContext,
   AfterWriteContext,
@@ -17,7 +18,6 @@ import type {
   Hook,
   HookCaller,
 } from '../../server/execute/hooks/definition.js';
-import type { As, LateralApi } from './api.js';
 
 /** The contexts of hooks. */
 interface HookContexts {

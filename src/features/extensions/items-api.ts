@@ -1,7 +1,7 @@
 /** `items(…)` of programs and hooks: each call becomes a request to /items, as its method, key, query string and body. */
 import { invalidPayload, invalidQuery } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
-import type { Item, ItemKey, Items, ItemsQuery, ItemsSelection } from './api.js';
+import type { Item, ItemKey, Items, ItemsQuery, ItemsSelection } from '../../server/execute/hooks/api.js';
 
 /** A request to `/items/<collection>` or `/items/<collection>/<key>`. */
 export interface ItemsCall {

@@ -10,13 +10,13 @@ import type { ParseLimits } from '../../compiler/request/parse-context.js';
 import { parseRead, parseReadBack, parseSearch } from '../../compiler/request/rest.js';
 import type { WriteRequest } from '../../compiler/request/write.js';
 import type { Identity } from '../../server/access/identity.js';
+import type { As, Items } from '../../server/execute/hooks/api.js';
 import type { HookTransaction } from '../../server/execute/hooks/definition.js';
 import type { Reads } from '../../server/execute/reads/reads.js';
 import type { RequestClient } from '../../server/execute/stages.js';
 import { seenBy, type Writer } from '../../server/execute/writer.js';
 import { isConflict } from '../../server/postgres/pools/conflicts.js';
 import type { Session } from '../../server/postgres/pools/sessions.js';
-import type { As, Items } from './api.js';
 import { type ItemsCall, itemsApi, withHandledErrors } from './items-api.js';
 
 /** The writes of a transaction, as far as its calls need them. */

@@ -5,20 +5,11 @@ import { messageOf } from '../../base/narrow.js';
 import { createObserver, type Observer } from '../../base/observe.js';
 import type { Identity } from '../../server/access/identity.js';
 import type { Config } from '../../server/config/config.js';
+import type { As, CompiledRequest, Item, Items, RequestEvent, TransactionApi } from '../../server/execute/hooks/api.js';
 import type { Extension } from '../../server/execute/hooks/definition.js';
 import type { LocalServer } from '../../speed/threads/local-server.js';
-import type {
-  As,
-  CompiledRequest,
-  FetchOptions,
-  Item,
-  Items,
-  Lateral,
-  LateralEvents,
-  RequestEvent,
-  TransactionApi,
-} from '../extensions/api.js';
 import { ProgramApi } from '../extensions/program-api.js';
+import type { FetchOptions, Lateral, LateralEvents } from './api.js';
 
 /** A service that runs. */
 interface Service {

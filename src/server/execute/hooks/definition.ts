@@ -1,5 +1,5 @@
 /** The public types of extensions: hooks and routes. */
-import type { As, Item, ItemKey, Items, LateralApi } from '../../../features/extensions/api.js';
+import type { As, Item, ItemKey, Items, LateralApi } from './api.js';
 
 /** The caller of a request as a hook sees it. */
 export interface HookCaller {
