@@ -21,7 +21,7 @@ const listFile = join(target, 'outputs.json');
 const PROGRAMS = [
   'src/main',
   'src/index',
-  'src/speed/threads/worker',
+  'src/app/worker',
   'src/features/files/image-child',
   'src/server/schema/yaml-thread',
   // The program of a deleted feature is not there.

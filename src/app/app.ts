@@ -5,10 +5,8 @@
 import { isMainThread } from 'node:worker_threads';
 import { assertNever } from '../base/assert-never.js';
 import { StartError } from '../base/errors.js';
-import type { Event, Observer } from '../base/observe.js';
+import type { Observer } from '../base/observe.js';
 import type { Operations } from '../compiler/graphql/operations.js';
-import type { ParseLimits } from '../compiler/request/parse-context.js';
-import { extensionRoutes } from '../features/extensions/extension-routes.js';
 import { Identities } from '../server/access/identities.js';
 import { ForeignTokens, Tokens } from '../server/access/tokens.js';
 import { lookUpAccount } from '../server/accounts/accounts.js';
@@ -33,94 +31,20 @@ import {
   indexesRoutes,
   relationsRoutes,
 } from '../server/api/schema/definitions.js';
-import type { Metric } from '../server/api/server/metric.js';
-import { collect, type Gather, type MetricsServices, metricsRoutes } from '../server/api/server/metrics.js';
+import { collect, type MetricsServices, metricsRoutes } from '../server/api/server/metrics.js';
 import { digestOfShape, serverRoutes, shapesRoutes, specsRoutes } from '../server/api/server/server.js';
 import { applyBudgets, budgetRoutes, loadBudgets } from '../server/api/server/shape-budgets.js';
 import { systemRoutes } from '../server/api/system-collections.js';
-import type { ShapeReport } from '../server/batching/shape-stats.js';
-import type { ChangeEvent } from '../server/changes/change-event.js';
 import type { Config } from '../server/config/config.js';
 import { parseLimits } from '../server/config/parse-limits.js';
 import { userStore } from '../server/execute/system-collections/user-writes.js';
 import { createCookies } from '../server/http/cookies.js';
-import type { Limits } from '../server/http/limiter.js';
-import type { EdgeNames } from '../server/http/reply.js';
-import type { RequestRecorder } from '../server/http/request-recorder.js';
 import { Router } from '../server/http/router.js';
-import type { SocketProtocol } from '../server/http/websocket.js';
-import { type Checks, checkHealth, type Health, Readiness } from '../server/postgres/health.js';
-import type { Core } from './core.js';
+import { checkHealth, Readiness } from '../server/postgres/health.js';
+import type { App, Broadcast, Core, Shared, ThreadMakers } from '../speed/threads/thread-parts.js';
+import { createCore, synonymsOf } from './core.js';
 import { features } from './features.js';
-import { type CommonContext, dialectOf, OpenFeatures } from './open-features.js';
-
-/** A change that every thread applies at once. */
-export type Broadcast =
-  /** All policies, as JSON. */
-  | { readonly kind: 'policies'; readonly text: string }
-  /** A user, role or token has changed. */
-  | { readonly kind: 'access' }
-  | { readonly kind: 'sessions-ended'; readonly sessions: readonly string[] }
-  /** The budgets of statements, as JSON. */
-  | { readonly kind: 'budgets'; readonly text: string }
-  /** The replica does not answer. */
-  | { readonly kind: 'replica-lost'; readonly replica: number }
-  | { readonly kind: 'persisted-query'; readonly digest: string; readonly text: string }
-  /** The schema of the service's tables, and why the database cannot be served, or null. */
-  | { readonly kind: 'installation'; readonly system: string; readonly obstacle: string | null }
-  /** Notifications may have been missed. */
-  | { readonly kind: 'reload' }
-  | { readonly kind: 'feature'; readonly name: string; readonly payload: string };
-
-/** A thread's access to the state that all threads share. */
-export interface Shared {
-  readonly secret: string;
-  readonly limits: Limits;
-  /** Resolves when all threads, this one included, have applied it. */
-  broadcast(message: Broadcast): Promise<void>;
-  /** Resolves when all threads have the present users and policies. */
-  accessChanged(): Promise<void>;
-  /** The URL under which the service listens. */
-  url(): string;
-  /** Counts of logged events, if this thread counts them: there is one log. */
-  readonly events: ReadonlyMap<Event['kind'], number>;
-  /** The metrics of all threads. */
-  readonly gather: Gather;
-  /** The statistics of all threads about the shapes of their statements. */
-  readonly shapes: () => Promise<readonly ShapeReport[]>;
-  /** Asks the parts of a feature in all threads. */
-  readonly ask: (feature: string, question: unknown) => Promise<readonly unknown[]>;
-  /** The health of all threads. */
-  readonly health: () => Promise<Health>;
-}
-
-export interface App {
-  readonly router: Router;
-  /** Translates the names of the service for clients of another API, such as Directus; null if clients use the names of the service. */
-  readonly names: EdgeNames | null;
-  readonly identities: Identities;
-  readonly limits: ParseLimits;
-  /** Reports each committed change. Rejects if PostgreSQL does not report changes. */
-  watchChanges(listener: (event: ChangeEvent) => void): Promise<void>;
-  /** Requests are answered from now on. Work in the background begins: before, it would delay the start. */
-  serving(): void;
-  /** The WebSocket protocols. */
-  readonly sockets: readonly SocketProtocol[];
-  /** Changes whenever a token may belong to another caller. */
-  generation(): number;
-  apply(message: Broadcast): void;
-  /** The answer of a feature's part in this thread. */
-  ask(feature: string, question: unknown): unknown;
-  readonly recorder: RequestRecorder;
-  /** The metrics of this thread. */
-  collect(): Promise<readonly Metric[]>;
-  /** The health of this thread. */
-  check(): Promise<Checks>;
-  /** Reports that it is not ready, and ends subscriptions; requests are still answered. Resolves when its slots and publications are dropped. */
-  stopping(): Promise<void>;
-  /** Ends the processes that transform images. */
-  endProcesses(): Promise<void>;
-}
+import { type CommonContext, dialectOf, OpenFeatures, prepareProcess } from './open-features.js';
 
 export async function createApp(config: Config, core: Core, shared: Shared, observe: Observer): Promise<App> {
   const parts = await createParts(config, core, shared, observe);
@@ -142,8 +66,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
   applyBudgets(await loadBudgets(core.database), core.reads.shapeStats);
   return {
     router,
-    identities,
-    limits: items.limits,
+    items,
     watchChanges: (listener) => opened.watchChanges(listener),
     serving: () => opened.start(),
     names: parts.dialect?.names ?? null,
@@ -163,6 +86,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
       await opened.stop();
     },
     endProcesses: () => opened.close(),
+    ended: () => opened.end(),
   };
 }
 
@@ -170,12 +94,14 @@ function openFeatures(
   { config, core, shared, observe, identities, items, access, dialect }: Parts,
   later: Pick<CommonContext, 'routes' | 'graphql'>,
 ): Promise<OpenFeatures> {
-  const { limits, gather } = shared;
+  const { limits, gather, fetch } = shared;
+  const { hooks } = core;
   const reload = async (): Promise<void> => {
     await core.mirror.refresh(true);
     await shared.accessChanged();
   };
-  const context = { config, core, observe, identities, items, access, limits, dialect, gather, reload, ...later };
+  const services = { identities, items, access, limits, dialect, hooks };
+  const context = { config, core, observe, ...services, gather, fetch, reload, ...later };
   return OpenFeatures.open(features, context, {
     broadcast: (name, payload) => shared.broadcast({ kind: 'feature', name, payload }),
     ask: shared.ask,
@@ -270,7 +196,6 @@ function restRoutes(parts: Parts, { features, metrics, operations }: RouteParts)
     ...systemRoutes({ ...items, resources: features.resources }),
     ...itemsRoutes(items),
     ...functionRoutes(items),
-    ...extensionRoutes({ identities, extensions: core.extensions, responseMemory: database.responseMemory }),
     ...features.routes,
   ];
 }
@@ -343,3 +268,10 @@ function openPersistedQueries(config: Config, shared: Shared): PersistedQueries 
     shared.broadcast({ kind: 'persisted-query', digest, text }),
   );
 }
+
+export const MAKERS: ThreadMakers = {
+  createCore,
+  createApp,
+  synonymsOf,
+  prepareProcess: (config, observe) => prepareProcess(features, config, observe),
+};

@@ -4,11 +4,11 @@ import { setFlagsFromString } from 'node:v8';
 import { ServiceError, StartError, UsageError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
 import { packageVersion } from '../base/package-files.js';
-import { surviveRejections } from '../features/extensions/load-extensions.js';
 import type { Config } from '../server/config/config.js';
 import { topicsOf } from '../server/config/option-topics.js';
 import { COMMAND_TOPICS, type CommandEntry } from '../server/feature/command.js';
 import type { Feature } from '../server/feature/feature.js';
+import { MAKERS } from './app.js';
 import { features } from './features.js';
 import { options } from './options.js';
 import { PROGRAM, type Service, startService } from './start.js';
@@ -42,7 +42,7 @@ async function start(flags: readonly string[]): Promise<void> {
   setFlagsFromString(MEMORY_GROWTH);
   const config = options.config({ ...process.env, ...options.flags(flags) });
   const observe = createObserver(config.LOG_LEVEL);
-  surviveRejections(config, observe);
+  await MAKERS.prepareProcess(config, observe);
   const stopped = new AbortController();
   const service = startService(config, observe, (message) => console.log(message), { signal: stopped.signal });
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {

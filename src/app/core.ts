@@ -2,7 +2,6 @@
 import { getHeapStatistics } from 'node:v8';
 import type { Observer } from '../base/observe.js';
 import type { Synonyms } from '../compiler/model/synonyms.js';
-import type { Extensions } from '../features/extensions/extensions.js';
 import { DatabaseCaller } from '../server/access/database-caller.js';
 import { ShapeStats } from '../server/batching/shape-stats.js';
 import type { Config } from '../server/config/config.js';
@@ -11,36 +10,20 @@ import { CallerBudgets } from '../server/execute/caller-budget.js';
 import { CORE_HOOKS } from '../server/execute/hooks/write-hooks.js';
 import { Reads } from '../server/execute/reads/reads.js';
 import { Writes } from '../server/execute/writes/writes.js';
-import type { Core as FeatureCore } from '../server/feature/core.js';
 import { SchemaChanges } from '../server/schema/change/change.js';
-import type { CallerWrites } from '../speed/cache/caller-writes.js';
 import { Speed } from '../speed/layers/speed.js';
-import type { Replicas } from '../speed/replicas/replicas.js';
+import type { Core, CoreSources } from '../speed/threads/thread-parts.js';
 import { features } from './features.js';
-import { dialectOf, hooksOf } from './open-features.js';
-
-export interface Core extends FeatureCore {
-  /** The replicas, or null if there are none. */
-  readonly replicas: Replicas | null;
-  readonly speed: Speed;
-  /** The extensions, or null if there are none. */
-  readonly extensions: Extensions | null;
-}
+import { dialectOf, hooksOf, openHooks } from './open-features.js';
 
 /** The names of the service's own collections that clients of another API use, or null. */
 export async function synonymsOf(config: Config): Promise<Synonyms | null> {
   return (await dialectOf(features, config))?.synonyms ?? null;
 }
 
-/** The parts that a core is made from. */
-interface CoreSources extends Pick<Core, 'database' | 'mirror' | 'policies' | 'replicas' | 'extensions'> {
-  /** When callers have written, in memory of all threads; null if no reads are served from memory. */
-  readonly callerWrites: CallerWrites | null;
-}
-
 export async function createCore(
   config: Config,
-  { database, mirror, policies, replicas, callerWrites, extensions }: CoreSources,
+  { database, mirror, policies, replicas, callerWrites, extensions = [] }: CoreSources,
   observe: Observer,
 ): Promise<Core> {
   const readLimits = {
@@ -52,16 +35,18 @@ export async function createCore(
     batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
     raisedStatuses: config.POSTGREST_ERRORS,
   };
+  const hooks = await openHooks(features, { config, mirror, policies, observe, extensions });
   // A hook calls the API while its transaction has a connection.
-  if (extensions !== null) database.sessions.turns.followPlaces();
+  if (hooks !== null) database.sessions.turns.followPlaces();
   const callers = databaseCaller(config);
   if (callers?.mode === 'role') policies.limitByRole((identity) => callers.roleNameOf(identity));
   const shapeStats = new ShapeStats();
   const budgets = new CallerBudgets({ share: config.CALLER_LOOP_SHARE, burst: config.CALLER_LOOP_BURST });
   const speed = new Speed({ database, mirror, replicas, callerWrites, shapeStats, budgets }, config);
   const { consistency, writes: batcher } = speed;
-  const services = { database, mirror, policies, callers, consistency, extensions };
-  const reads = new Reads({ ...services, engine: speed, budgets, shapeStats }, readLimits, observe);
+  const services = { database, mirror, policies, callers, consistency };
+  const readHooks = hooks?.reads ?? null;
+  const reads = new Reads({ ...services, engine: speed, budgets, shapeStats, readHooks }, readLimits, observe);
   const writeLimits = {
     maxRows: config.MAX_BATCH_MUTATION ?? rowsInHeap(),
     parse: parseLimits(config),
@@ -69,13 +54,14 @@ export async function createCore(
     shapeMemory: config.SHAPE_CACHE_MEMORY / 2,
     idempotencyLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
   };
-  const hooks = [...CORE_HOOKS, ...(await hooksOf(features, config))];
-  const writes = new Writes({ ...services, reads, batcher, hooks }, writeLimits, observe);
+  const userHooks = hooks?.writes ?? null;
+  const writeHooks = [...(userHooks ? [userHooks] : []), ...CORE_HOOKS, ...(await hooksOf(features, config))];
+  const writes = new Writes({ ...services, reads, batcher, userHooks, hooks: writeHooks }, writeLimits, observe);
   const schemaChanges = new SchemaChanges(database, mirror, {
     lockTimeout: config.SCHEMA_LOCK_TIMEOUT,
     patience: config.SCHEMA_CHANGE_TIMEOUT,
   });
-  return { database, mirror, policies, reads, writes, schemaChanges, replicas, speed, extensions };
+  return { database, mirror, policies, reads, writes, schemaChanges, replicas, speed, hooks };
 }
 
 /** Bytes of heap for each item that a request writes, with what the plan of the write needs. */

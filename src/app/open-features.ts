@@ -1,5 +1,6 @@
 /** The features of one thread: each is opened after those that it needs. */
 import { StartError } from '../base/errors.js';
+import type { Observer } from '../base/observe.js';
 import type { ApiRoute } from '../server/api/action.js';
 import type { GraphqlPage } from '../server/api/graphql/endpoint.js';
 import type { LiveReads } from '../server/api/items/live-reads.js';
@@ -9,7 +10,7 @@ import type { ChangeEvent } from '../server/changes/change-event.js';
 import type { Config } from '../server/config/config.js';
 import type { WriteHook } from '../server/execute/hooks/write-hook.js';
 import type { Dialect } from '../server/feature/dialect.js';
-import type { Feature, FeatureContext, FeaturePart } from '../server/feature/feature.js';
+import type { Feature, FeatureContext, FeaturePart, HooksContext, OpenHooks } from '../server/feature/feature.js';
 import { NO_RECORDER, type RequestRecorder } from '../server/http/request-recorder.js';
 import type { SocketProtocol } from '../server/http/websocket.js';
 import type { Checks } from '../server/postgres/health.js';
@@ -133,8 +134,9 @@ export class OpenFeatures {
     for (const part of this.#all) part.onReload?.();
   }
 
-  start(): void {
-    for (const part of this.#all) part.start?.();
+  /** Resolves when all have started. */
+  async start(): Promise<void> {
+    await Promise.all(this.#all.map((part) => part.start?.()));
   }
 
   /** A second call waits for the same end. */
@@ -145,6 +147,10 @@ export class OpenFeatures {
 
   async close(): Promise<void> {
     await Promise.all(this.#all.map((part) => part.close?.()));
+  }
+
+  async end(): Promise<void> {
+    await Promise.all(this.#all.map((part) => part.end?.()));
   }
 }
 
@@ -172,4 +178,18 @@ export async function dialectOf(features: readonly Feature[], config: Config): P
 export async function hooksOf(features: readonly Feature[], config: Config): Promise<readonly WriteHook[]> {
   const lists = await Promise.all(inOrder(features).map((feature) => feature.hooks?.(config)));
   return lists.flatMap((list) => list ?? []);
+}
+
+/** The hooks of users, or null if there are none. */
+export async function openHooks(features: readonly Feature[], context: HooksContext): Promise<OpenHooks | null> {
+  for (const feature of features) {
+    const hooks = await feature.openHooks?.(context);
+    if (hooks) return hooks;
+  }
+  return null;
+}
+
+/** Prepares a process or worker thread that only serves. */
+export async function prepareProcess(features: readonly Feature[], config: Config, observe: Observer): Promise<void> {
+  for (const feature of features) await feature.prepareProcess?.(config, observe);
 }

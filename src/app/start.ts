@@ -6,11 +6,9 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../base/errors.js';
 import { countEvents, type Event, type Observer } from '../base/observe.js';
+import { packagePath } from '../base/package-files.js';
 import { atMost } from '../base/time-limit.js';
 import type { Collection, Model } from '../compiler/model/model.js';
-import type { ExtensionServices } from '../features/extensions/extensions.js';
-import { openExtensions } from '../features/extensions/load-extensions.js';
-import { namedCaller } from '../features/extensions/named-caller.js';
 import { Identities } from '../server/access/identities.js';
 import { Policies } from '../server/access/policies.js';
 import { PolicyWatch } from '../server/access/policy-watch.js';
@@ -30,6 +28,7 @@ import { deleteExpiredKeys } from '../server/execute/writes/idempotency.js';
 import type { Program, Report } from '../server/feature/command.js';
 import type { DatabaseSource } from '../server/feature/database-source.js';
 import type { Feature, ProcessContext } from '../server/feature/feature.js';
+import type { LocalServer } from '../server/feature/local-server.js';
 import { openAdmin } from '../server/http/admin-server.js';
 import type { RequestListener } from '../server/http/app.js';
 import { deleteExpiredCounts, openLimitStore } from '../server/http/limit-store.js';
@@ -46,7 +45,7 @@ import { openDatabase } from '../server/postgres/pools/open-database.js';
 import { differenceOf, identityOf } from '../server/postgres/pools/server-identity.js';
 import { openReplicas } from '../speed/replicas/open-replicas.js';
 import { type Replicas, ReplicaWatch } from '../speed/replicas/replicas.js';
-import type { LocalServer } from '../speed/threads/local-server.js';
+import type { Core } from '../speed/threads/thread-parts.js';
 import {
   type MainBroadcast,
   type MainContext,
@@ -56,7 +55,8 @@ import {
   urlOf,
 } from '../speed/threads/threads.js';
 import { centralConfig, WorkerPool } from '../speed/threads/worker-pool.js';
-import { type Core, createCore, synonymsOf } from './core.js';
+import { MAKERS } from './app.js';
+import { createCore, synonymsOf } from './core.js';
 import { features } from './features.js';
 import { inOrder } from './open-features.js';
 import { options } from './options.js';
@@ -80,6 +80,9 @@ export interface Service {
 
 /** Resolves when all threads have applied the message. */
 type Send = (message: MainBroadcast) => Promise<void>;
+
+/** The program of a worker thread. */
+const WORKER = packagePath('dist', 'src', 'app', 'worker.js');
 
 /** Milliseconds for each part to end: some would wait for a server that does not answer. */
 const CLOSE_TIMEOUT_MS = 500;
@@ -167,7 +170,7 @@ async function serve(start: Start, events: MainContext['events'], serving: Servi
   if (serving.extensions.length > 0 && config.WORKERS > 1)
     throw new StartError('WORKERS must be 1 for extensions of the program: name their modules in EXTENSIONS');
   const threads: Threads =
-    config.WORKERS === 1 ? new SingleThread(config, observe, serving) : new WorkerPool(config, observe);
+    config.WORKERS === 1 ? new SingleThread(config, observe, serving, MAKERS) : new WorkerPool(config, observe, WORKER);
   const admin = await startAdmin(start, threads);
   const { main, messages } = await startMain(start, threads, events);
   started.add(() => threads.stop(), Infinity);
@@ -294,29 +297,19 @@ export async function withCore<Result>(
     const sources = await startSources({ config, observe, report, started }, async (message) => {
       if (message.kind === 'policies') policies.apply(message.text);
     });
-    const extensions = await openExtensions(config, [], observe);
-    const parts = { ...sources, policies, replicas: null, callerWrites: null, extensions };
-    extensions?.connect(commandServices(config, sources.database));
-    const result = await work(await createCore(config, parts, observe));
-    await extensions?.idle();
+    const core = await createCore(config, { ...sources, policies, replicas: null, callerWrites: null }, observe);
+    core.hooks?.connect(identitiesOf(config, sources.database));
+    const result = await work(core);
+    await core.hooks?.idle();
     return result;
   } finally {
     await started.stop();
   }
 }
 
-/** Hooks of a command write in its transaction. There is no service that they could call. */
-function commandServices(config: Config, database: Database): ExtensionServices {
-  const { SESSION_COOKIE_NAME: cookieName, MAX_STALENESS: stalenessMs } = config;
-  const identities = new Identities((key) => lookUpAccount(database, key), { verifiers: [], cookieName, stalenessMs });
-  const refuse = (): never => {
-    throw new StartError('a command has no service to call: use "tx"');
-  };
-  return {
-    api: { items: refuse, graphql: refuse },
-    apiFor: refuse,
-    callerOf: (as) => identities.named(namedCaller(as), ''),
-  };
+/** The callers that hooks of a command name. */
+function identitiesOf({ SESSION_COOKIE_NAME: cookieName, MAX_STALENESS: stalenessMs }: Config, database: Database) {
+  return new Identities((key) => lookUpAccount(database, key), { verifiers: [], cookieName, stalenessMs });
 }
 
 /** For commands that inspect a database, which may lack the service's own tables. */

@@ -15,12 +15,10 @@ import { startProgram } from '../support/started-program.js';
 
 /** Files outside of its folder that a feature is deleted with. */
 const OUTSIDE: Readonly<Record<string, readonly string[]>> = { program: ['src/index.ts'] };
-/** Files outside of these features still import them, as upward-imports.ts lists. */
-const ENTANGLED: readonly string[] = ['extensions'];
 
 const run = promisify(execFile);
 const all: readonly Feature[] = features;
-const deletable = all.map(({ name }) => name).filter((name) => !ENTANGLED.includes(name));
+const deletable = all.map(({ name }) => name);
 const DAY_MS = 86_400_000;
 
 const server = await startDatabase();

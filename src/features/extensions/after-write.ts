@@ -7,6 +7,7 @@ import { NUMBER } from '../../compiler/sql/codec.js';
 import { joinKey } from '../../compiler/sql/key-text.js';
 import type { Item, ItemKey } from '../../server/execute/hooks/api.js';
 import type { HookAction } from '../../server/execute/hooks/definition.js';
+import type { HookCalls } from '../../server/execute/hooks/joined-writes.js';
 import {
   type Change,
   type ChangedRow,
@@ -15,9 +16,9 @@ import {
   type WriteHook,
 } from '../../server/execute/hooks/write-hook.js';
 import type { Session } from '../../server/postgres/pools/sessions.js';
-import { type HookingWrite, shownKeyOf } from './before-write.js';
+import { shownKeyOf } from './before-write.js';
 import { type Extensions, hookCaller } from './extensions.js';
-import { TransactionItems } from './transaction-items.js';
+import { callsOf } from './transaction-items.js';
 
 interface WriteEvent {
   readonly collection: Collection;
@@ -46,33 +47,41 @@ function makesKeys({ verb, conflict }: WriteNode): boolean {
   return verb === 'insert' || conflict !== null;
 }
 
-/** The hooks of extensions as one hook of the service. */
-export function afterWriteHook(write: HookingWrite): WriteHook {
-  const { extensions } = write;
+/** The hooks of extensions after a write as one hook of the service. */
+export function afterWriteHook(extensions: Extensions): Required<Pick<WriteHook, 'concerns' | 'open'>> {
   return {
     concerns: ({ collection }) => isHooked(extensions, collection),
-    open: (hooked) => ({
-      afterWrite: async () => {
-        const events = await eventsOf(hooked);
-        await callAll(events, hooked, write);
-        const committed = events.filter(({ collection }) => extensions.hooks('afterCommit', collection).length > 0);
-        if (committed.length === 0) return;
-        hooked.session.afterwards(async () => extensions.afterwards(() => announce(committed, write)));
-      },
-    }),
+    open: (hooked) => {
+      const { calls } = hooked;
+      return calls === null ? {} : { afterWrite: () => afterWrite({ ...hooked, ...calls }, extensions) };
+    },
   };
 }
 
-async function callAll(events: readonly WriteEvent[], hooked: HookedWrite, write: HookingWrite): Promise<void> {
-  const { extensions } = write;
-  const settings = new KeySettings(hooked);
+/** A write with the hooks that it calls. */
+type CallingWrite = HookedWrite & HookCalls;
+
+type AttemptedBy = Pick<CallingWrite, 'writer' | 'client' | 'attempt'>;
+
+async function afterWrite(write: CallingWrite, extensions: Extensions): Promise<void> {
+  const events = await eventsOf(write);
+  await callAll(events, write, extensions);
+  const committed = events.filter(({ collection }) => extensions.hooks('afterCommit', collection).length > 0);
+  if (committed.length === 0) return;
+  const { session, writer, client, attempt } = write;
+  const by = { writer, client, attempt };
+  session.afterwards(async () => extensions.afterwards(() => announce(committed, by, extensions)));
+}
+
+async function callAll(events: readonly WriteEvent[], write: CallingWrite, extensions: Extensions): Promise<void> {
+  const settings = new KeySettings(write);
   const open = async (): Promise<Session> => {
     await settings.keep();
-    return hooked.session;
+    return write.session;
   };
   for (const event of events)
     for (const hook of extensions.hooks('afterWrite', event.collection)) {
-      const tx = new TransactionItems(write.scopeOf(hook, open));
+      const tx = callsOf(hook, write, extensions, open);
       await extensions.run(hook, { ...contextOf(event, write), tx }, (isFailed) => tx.close(isFailed));
     }
   await settings.restore();
@@ -115,14 +124,13 @@ function partSetting(_: unknown, part: number): string {
 }
 
 /** After the commit. A hook that fails is logged, and the others are called. */
-async function announce(events: readonly WriteEvent[], write: HookingWrite): Promise<void> {
-  const { extensions } = write;
+async function announce(events: readonly WriteEvent[], by: AttemptedBy, extensions: Extensions): Promise<void> {
   for (const event of events)
     for (const hook of extensions.hooks('afterCommit', event.collection))
-      await extensions.run(hook, { ...contextOf(event, write), api: extensions.services.api }).catch(() => {});
+      await extensions.run(hook, { ...contextOf(event, by), api: extensions.services.api }).catch(() => {});
 }
 
-function contextOf({ collection, action, payload, keys }: WriteEvent, { writer, client, attempt }: HookingWrite) {
+function contextOf({ collection, action, payload, keys }: WriteEvent, { writer, client, attempt }: AttemptedBy) {
   const caller = hookCaller(writer.caller);
   return { collection: collection.name, action, payload, keys, caller, requestId: client.id ?? '', attempt };
 }

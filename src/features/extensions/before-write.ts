@@ -15,7 +15,7 @@ import {
   type Relation,
 } from '../../compiler/model/model.js';
 import { ownValue } from '../../compiler/model/synonyms.js';
-import type { Access, WriteAction } from '../../compiler/plan/access.js';
+import type { WriteAction } from '../../compiler/plan/access.js';
 import { fieldOf, holdingFields } from '../../compiler/plan/resolve-names.js';
 import { Secret } from '../../compiler/plan/write/column-value.js';
 import { Guard } from '../../compiler/plan/write/guard.js';
@@ -24,32 +24,18 @@ import { impliedParts, type LinkParent } from '../../compiler/plan/write/links.j
 import { operatorIn } from '../../compiler/plan/write/operators.js';
 import { fieldNamesOf, without } from '../../compiler/plan/write/payload-fields.js';
 import { LinkedItem, type Payload } from '../../compiler/plan/write/payload-row.js';
+import type { PlannedRequest } from '../../compiler/plan/write/plan-request.js';
 import { checkRows } from '../../compiler/plan/write/write-rows.js';
 import type { Input } from '../../compiler/request/parse-context.js';
 import { namedOperator, Operated, SET } from '../../compiler/request/update-operators.js';
 import type { Key, WriteRequest } from '../../compiler/request/write.js';
 import type { ItemKey } from '../../server/execute/hooks/api.js';
 import type { BeforeWriteContext, HookAction } from '../../server/execute/hooks/definition.js';
-import type { WrittenBy } from '../../server/execute/writer.js';
+import type { PayloadHooks, UnplannedWrite } from '../../server/execute/hooks/user-hooks.js';
 import type { Session } from '../../server/postgres/pools/sessions.js';
 import { type BoundHook, type Extensions, hookCaller, targetsOf } from './extensions.js';
 import { MAX_DEPTH, PayloadNames } from './payload-names.js';
-import { TransactionItems, type TransactionScope } from './transaction-items.js';
-
-/** A write as extensions see it. */
-export interface HookingWrite extends WrittenBy {
-  readonly extensions: Extensions;
-  readonly attempt: number;
-  /** The transaction for the calls of a hook, which begins when it is opened. Throws if the hook is running already. */
-  readonly scopeOf: (hook: BoundHook<never>, open: () => Promise<Session>) => () => Promise<TransactionScope>;
-}
-
-interface PlannedHookingWrite extends HookingWrite {
-  readonly model: Model;
-  readonly access: Access | null;
-  /** Rows that the request may write; null for no limit. */
-  readonly maxRows: number | null;
-}
+import { callsOf } from './transaction-items.js';
 
 /** How the items of a payload are written. */
 interface Written {
@@ -62,8 +48,6 @@ interface Written {
   readonly givenKeys?: (changed: Payload) => readonly unknown[];
 }
 
-type PlannedRequest = Exclude<WriteRequest, { readonly kind: 'delete' | 'update-selected' | 'update-singleton' }>;
-
 const RIGHTS: Readonly<Record<HookAction, readonly WriteAction[]>> = {
   create: ['create'],
   update: ['update'],
@@ -72,21 +56,23 @@ const RIGHTS: Readonly<Record<HookAction, readonly WriteAction[]>> = {
   delete: ['delete'],
 };
 
-/** Whether hooks are called for the payload, or for items in it. */
-export function hasHookedItems(
+/** Whether hooks are called for the request, or for items in its payload. */
+export function isExtended(
   extensions: Extensions,
+  request: WriteRequest,
   collection: Collection,
-  payload: Payload,
   model: Model,
 ): boolean {
-  const reached = extensions.reached('beforeWrite', collection.name, model);
-  if (reached.size === 0) return false;
-  if (reached.has(collection.name)) return true;
-  return Object.entries(payload).some(([name, value]) => {
-    const relation = collection.fields.get(name)?.relation;
-    if (!relation || !changesRelated(relation, value)) return false;
-    return targetsOf(relation).some((target) => extensions.reached('beforeWrite', target, model).size > 0);
-  });
+  if (extensions.hooks('beforeWrite', collection).length > 0) return true;
+  if (extensions.reached('beforeWrite', collection.name, model).size === 0) return false;
+  const payloads = 'items' in request ? request.items : 'data' in request ? [request.data] : [];
+  const isHooked = (payload: Payload): boolean =>
+    Object.entries(payload).some(([name, value]) => {
+      const relation = collection.fields.get(name)?.relation;
+      if (!relation || !changesRelated(relation, value)) return false;
+      return targetsOf(relation).some((target) => extensions.reached('beforeWrite', target, model).size > 0);
+    });
+  return payloads.some(isHooked);
 }
 
 /** Whether the value of a relation changes related items. A key of a many-to-one relation only refers to one. */
@@ -94,7 +80,7 @@ function changesRelated({ kind }: Relation, value: unknown): boolean {
   return kind === 'one-to-many' || kind === 'one-to-one' || (typeof value === 'object' && value !== null);
 }
 
-export class BeforeWrites {
+export class BeforeWrites implements PayloadHooks {
   readonly #guard: Guard | null;
   readonly #names: PayloadNames;
   /** Rows that the plan will have: new ones, and those with a key. */
@@ -102,14 +88,14 @@ export class BeforeWrites {
   readonly #keyed = new Set<string>();
 
   constructor(
-    private readonly write: PlannedHookingWrite,
+    private readonly extensions: Extensions,
+    private readonly write: UnplannedWrite,
     private readonly open: () => Promise<Session>,
   ) {
     this.#guard = write.access && new Guard(write.access, write.model);
     this.#names = new PayloadNames(write.model, write.access);
   }
 
-  /** The request with the payloads that hooks made of its own. */
   async request(request: PlannedRequest, collection: Collection): Promise<PlannedRequest> {
     switch (request.kind) {
       case 'create': {
@@ -137,7 +123,6 @@ export class BeforeWrites {
     }
   }
 
-  /** Rows of a file: those with a key may exist. */
   async rows(collection: Collection, rows: readonly Input[], isMerged: boolean): Promise<Input[]> {
     await this.#checkNames(collection, rows, 'upsert');
     return this.#each(rows, (row) =>
@@ -161,7 +146,6 @@ export class BeforeWrites {
     return this.#item(collection, payload, { action, keys, depth: 0 });
   }
 
-  /** Items that are deleted, or leave a list. Without keys, only the statement knows which they are. */
   async removed(collection: Collection, action: 'delete' | 'unlink', keys: readonly unknown[]): Promise<void> {
     this.#checkRight(collection, action);
     await this.#call(collection, {}, { action, keys, depth: 0 });
@@ -202,13 +186,14 @@ export class BeforeWrites {
   }
 
   async #call(collection: Collection, payload: Payload, { action, keys }: Written): Promise<Input> {
-    const { extensions, writer, client, attempt } = this.write;
+    const { extensions, write } = this;
+    const { writer, client, attempt } = write;
     const hooks = extensions.hooks('beforeWrite', collection);
     if (hooks.length === 0) return payload;
     const shown = keys.map((key) => shownKeyOf(collection, checkKey(collection, key)));
     let current = payload;
     for (const hook of hooks) {
-      const tx = new TransactionItems(this.write.scopeOf(hook, this.open));
+      const tx = callsOf(hook, write, extensions, this.open);
       const given = plainCopy(current);
       const context: BeforeWriteContext = {
         collection: collection.name,
@@ -239,12 +224,13 @@ export class BeforeWrites {
       if (isObject(copy)) return copy;
       throw new TypeError('beforeWrite must return an object, or nothing');
     } catch (error) {
-      throw this.write.extensions.failure(error, hook);
+      throw this.extensions.failure(error, hook);
     }
   }
 
   async #nested(collection: Collection, payload: Payload, written: Written): Promise<Input> {
-    const { extensions, model } = this.write;
+    const { extensions } = this;
+    const { model } = this.write;
     let changed: Record<string, unknown> | null = null;
     for (const [name, value] of Object.entries(payload)) {
       const field = collection.fields.get(name);

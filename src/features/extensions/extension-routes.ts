@@ -29,19 +29,13 @@ interface ExtensionRoute {
 
 interface ExtensionRouteServices {
   readonly identities: Identities;
-  readonly extensions: Extensions | null;
+  readonly extensions: Extensions;
   /** Memory for large responses. */
   readonly responseMemory: ResponseMemory;
 }
 
-interface RunningServices extends ExtensionRouteServices {
-  readonly extensions: Extensions;
-}
-
-export function extensionRoutes({ extensions, ...others }: ExtensionRouteServices): ApiRoute[] {
-  if (extensions === null) return [];
-  const services: RunningServices = { ...others, extensions };
-  return extensions.all.flatMap((extension) =>
+export function extensionRoutes(services: ExtensionRouteServices): ApiRoute[] {
+  return services.extensions.all.flatMap((extension) =>
     routesOf(extension).map((own) => apiRoute(own, extension.name, services)),
   );
 }
@@ -72,7 +66,7 @@ function routesOf(extension: Extension): ExtensionRoute[] {
   return routes;
 }
 
-function apiRoute(own: ExtensionRoute, name: string, services: RunningServices): ApiRoute {
+function apiRoute(own: ExtensionRoute, name: string, services: ExtensionRouteServices): ApiRoute {
   const { identities, extensions } = services;
   const { method, options } = own;
   const path = `/ext/${name}${own.path}`;
@@ -139,7 +133,7 @@ function requestOf(
 async function answered(
   route: ExtensionCall<RouteRequest<never>>,
   request: RouteRequest<never>,
-  { extensions, responseMemory }: RunningServices,
+  { extensions, responseMemory }: ExtensionRouteServices,
 ): Promise<Reply> {
   const over = new AbortController();
   const call = async (given: RouteRequest<never>): Promise<Reply> =>

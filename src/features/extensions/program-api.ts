@@ -9,22 +9,22 @@ import type { Identity } from '../../server/access/identity.js';
 import type { As, CompiledRequest, Item, Items, LateralApi, TransactionApi } from '../../server/execute/hooks/api.js';
 import type { CallerApi } from '../../server/execute/hooks/definition.js';
 import { NO_CLIENT } from '../../server/execute/stages.js';
-import type { LocalServer } from '../../speed/threads/local-server.js';
+import type { CalledService } from '../../server/feature/local-server.js';
 import { type ItemsCall, itemsApi } from './items-api.js';
 import { namedCaller } from './named-caller.js';
 import { TransactionItems } from './transaction-items.js';
 
 /** `local` throws if the service does not run. */
 export class ProgramApi implements LateralApi {
-  constructor(private readonly local: () => LocalServer) {}
+  constructor(private readonly local: () => CalledService) {}
 
   callerOf(as: As, address = ''): Promise<Identity> {
-    return this.local().app.identities.named(namedCaller(as), address);
+    return this.local().items.identities.named(namedCaller(as), address);
   }
 
   items<Row extends object = Item>(collection: string, { as }: { readonly as: As }): Items<Row> {
     const caller = namedCaller(as);
-    return this.#items<Row>(collection, () => this.local().app.identities.named(caller, ''));
+    return this.#items<Row>(collection, () => this.local().items.identities.named(caller, ''));
   }
 
   #items<Row extends object>(collection: string, callerOf: () => Promise<Identity>): Items<Row> {
@@ -62,9 +62,8 @@ export class ProgramApi implements LateralApi {
     { as }: { readonly as: As },
   ): Promise<Result> {
     const caller = await this.callerOf(as);
-    const { core } = this.local();
     const writer = { caller, author: { ...NO_AUTHOR, user: caller.user } };
-    return core.writes.inOneTransaction({ writer, client: NO_CLIENT }, async (writes, session) => {
+    return this.local().items.writes.inOneTransaction({ writer, client: NO_CLIENT }, async (writes, session) => {
       const scope = writes.scopeOf(session, { writer, client: NO_CLIENT });
       const tx = new TransactionItems(async () => ({ ...scope, callerOf: (each) => this.callerOf(each) }));
       const outcome = await Promise.resolve(tx)
@@ -82,18 +81,18 @@ export class ProgramApi implements LateralApi {
   /** The statement of a read of items, such as `new Request('http://lateral/items/articles?limit=1')`. It is not run. */
   async compile(request: Request, { as }: { readonly as: As }): Promise<CompiledRequest> {
     const named = await this.callerOf(as);
-    const { app, core } = this.local();
+    const { limits, reads } = this.local().items;
     const { pathname, search } = new URL(request.url);
     const [, collection, key] = /^\/items\/([^/]+)(?:\/([^/]+))?$/.exec(pathname)?.map(decoded) ?? [];
     if (collection === undefined || (request.method !== 'GET' && request.method !== 'SEARCH'))
       throw invalidQuery('"compile" takes a GET or SEARCH of /items/<collection>');
     const query =
       request.method === 'GET'
-        ? parseRead(collection, key ?? null, search.slice(1), app.limits)
-        : parseSearch(collection, parseJson(await request.text()), search.slice(1), app.limits);
-    const caller = await core.reads.conditioned(query, named, NO_CLIENT);
-    const compiled = await core.reads.prepare(query, caller, NO_CLIENT);
-    const { text, parameters } = core.reads.bind({ query, compiled, caller });
+        ? parseRead(collection, key ?? null, search.slice(1), limits)
+        : parseSearch(collection, parseJson(await request.text()), search.slice(1), limits);
+    const caller = await reads.conditioned(query, named, NO_CLIENT);
+    const compiled = await reads.prepare(query, caller, NO_CLIENT);
+    const { text, parameters } = reads.bind({ query, compiled, caller });
     return { sql: text, parameters };
   }
 

@@ -9,19 +9,20 @@ import { usedCollections } from '../../compiler/statements/used-tables.js';
 import { CLI_IDENTITY, type Identity } from '../../server/access/identity.js';
 import type { Policies } from '../../server/access/policies.js';
 import type { BeforeReadContext } from '../../server/execute/hooks/definition.js';
+import type { ReadHooks } from '../../server/execute/hooks/read-hooks.js';
 import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
 import type { RequestOrigin } from '../../server/execute/stages.js';
 import type { Mirror } from '../../server/postgres/catalog/watch.js';
 import { type Extensions, hookCaller } from './extensions.js';
 
 /** Reads of collections for which extensions add conditions. */
-export class ConditionalReads {
+export class ConditionalReads implements ReadHooks {
   /** By statement: the collections in it that have such a hook. */
   #hooked = new WeakMap<CompiledRead, readonly Collection[]>();
   #generation = -1;
 
   constructor(
-    private readonly extensions: Extensions | null,
+    private readonly extensions: Extensions,
     private readonly mirror: Mirror,
     private readonly policies: Policies,
   ) {
@@ -30,7 +31,14 @@ export class ConditionalReads {
     });
   }
 
-  /** A read for which no extension was asked is refused: live queries, events, content versions and shares. */
+  get exist(): boolean {
+    return this.extensions.has('beforeRead');
+  }
+
+  concern(collection: Collection): boolean {
+    return this.extensions.hooks('beforeRead', collection).length > 0;
+  }
+
   check(compiled: CompiledRead, caller: Identity): CompiledRead {
     if (caller.conditions || caller === CLI_IDENTITY) return compiled;
     const [first] = this.#hookedIn(compiled);
@@ -39,7 +47,6 @@ export class ConditionalReads {
     return compiled;
   }
 
-  /** `compile` compiles the read without conditions, if only its statement says which collections it uses. */
   async conditioned(
     caller: Identity,
     collections: readonly string[],
@@ -47,25 +54,20 @@ export class ConditionalReads {
     compile: () => Promise<CompiledRead> | CompiledRead,
   ): Promise<Identity> {
     const hooked = this.#hookedAmong(collections, caller) ?? this.#hookedIn(await compile());
-    return withConditions(caller, hooked, { collections, method, path }, this.#extensions);
+    return withConditions(caller, hooked, { collections, method, path }, this.extensions);
   }
 
   conditionedFor(caller: Identity, collection: string | null, { method, path }: RequestOrigin): Promise<Identity> {
     const { model } = this.mirror;
-    const extensions = this.#extensions;
+    const { extensions } = this;
     // Writes of comments, shares and versions read the collection that their payload names.
     const isAny = collection === null || model.collections.get(collection)?.system;
     const related = isAny ? null : extensions.related('beforeRead', collection, model);
     const hooked = [...model.collections.values()].filter(
-      (each) => (related?.has(each.name) ?? true) && extensions.hooks('beforeRead', each).length > 0,
+      (each) => (related?.has(each.name) ?? true) && this.concern(each),
     );
     const collections = collection === null ? [] : [collection];
     return withConditions(caller, hooked, { collections, method, path }, extensions);
-  }
-
-  get #extensions(): Extensions {
-    if (!this.extensions) throw new Error('there are no extensions');
-    return this.extensions;
   }
 
   /** The collections with such a hook, or null if the statement may use others with one, or is not allowed. */
@@ -78,18 +80,18 @@ export class ConditionalReads {
     // Permissions are checked before a hook runs.
     if (access && names.some((name) => access.permitted('read', name, model).length === 0)) return null;
     for (const { name } of collections)
-      for (const other of this.#extensions.related('beforeRead', name, model)) if (!names.includes(other)) return null;
-    return collections.filter((each) => this.#extensions.hooks('beforeRead', each).length > 0);
+      for (const other of this.extensions.related('beforeRead', name, model)) if (!names.includes(other)) return null;
+    return collections.filter((each) => this.concern(each));
   }
 
   #hookedIn(compiled: CompiledRead): readonly Collection[] {
-    const { generation } = this.#extensions;
+    const { generation } = this.extensions;
     if (generation !== this.#generation) this.#hooked = new WeakMap();
     this.#generation = generation;
     const known = this.#hooked.get(compiled);
     if (known) return known;
     const used = new Set(usedCollections(compiled.statement.text, this.mirror.model));
-    const hooked = [...used].filter((each) => this.#extensions.hooks('beforeRead', each).length > 0);
+    const hooked = [...used].filter((each) => this.concern(each));
     this.#hooked.set(compiled, hooked);
     return hooked;
   }

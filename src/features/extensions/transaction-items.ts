@@ -6,39 +6,20 @@ import { parseOwnJson } from '../../base/narrow.js';
 import { createSequence } from '../../base/time-slices.js';
 import type { Parsed } from '../../compiler/request/ast.js';
 import { parseItemWrite } from '../../compiler/request/item-write.js';
-import type { ParseLimits } from '../../compiler/request/parse-context.js';
 import { parseRead, parseReadBack, parseSearch } from '../../compiler/request/rest.js';
-import type { WriteRequest } from '../../compiler/request/write.js';
 import type { Identity } from '../../server/access/identity.js';
 import type { As, Items } from '../../server/execute/hooks/api.js';
 import type { HookTransaction } from '../../server/execute/hooks/definition.js';
-import type { Reads } from '../../server/execute/reads/reads.js';
-import type { RequestClient } from '../../server/execute/stages.js';
-import { seenBy, type Writer } from '../../server/execute/writer.js';
+import type { HookCalls, TransactionScope } from '../../server/execute/hooks/joined-writes.js';
+import { seenBy } from '../../server/execute/writer.js';
 import { isConflict } from '../../server/postgres/pools/conflicts.js';
 import type { Session } from '../../server/postgres/pools/sessions.js';
+import type { BoundHook, Extensions } from './extensions.js';
 import { type ItemsCall, itemsApi, withHandledErrors } from './items-api.js';
 
-/** The writes of a transaction, as far as its calls need them. */
-export interface JoinedWrites {
-  run(request: WriteRequest, writer: Writer, client: RequestClient): Promise<Buffer | null>;
-  isSingleton(name: string, caller: Identity): boolean;
-  /** The same writes without the hooks of extensions. */
-  withoutHooks(): JoinedWrites;
-}
-
-export interface TransactionScope {
-  readonly session: Session;
-  readonly writes: JoinedWrites;
-  readonly reads: Reads;
-  readonly parseLimits: ParseLimits;
-  /** The caller of the transaction. */
-  readonly writer: Writer;
-  readonly client: RequestClient;
-  /** The caller that `as` names. */
+/** The transaction, and the caller that `as` names. */
+export interface CallScope extends TransactionScope {
   readonly callerOf: (as: As) => Promise<Identity>;
-  /** The error as the caller of a write gets it. */
-  readonly asError: (error: unknown) => unknown;
 }
 
 const SAVEPOINT = 'lateral_call';
@@ -49,14 +30,14 @@ export class TransactionItems implements HookTransaction {
   fatal: { readonly error: unknown } | null = null;
   #isClosed = false;
   #isAbandoned = false;
-  #scope: TransactionScope | null = null;
+  #scope: CallScope | null = null;
   #running: Promise<unknown> = Promise.resolve();
   /** The error of a call that was not awaited: it failed after the hook had returned. */
   #unheard: { readonly error: unknown } | null = null;
   readonly #inOrder = createSequence();
 
   /** `open` is called at the first call: a hook without calls needs no transaction. */
-  constructor(private readonly open: () => Promise<TransactionScope>) {}
+  constructor(private readonly open: () => Promise<CallScope>) {}
 
   items<Row extends object>(
     collection: string,
@@ -123,6 +104,26 @@ export class TransactionItems implements HookTransaction {
         : await writeIn(hooks ? scope : { ...scope, writes: scope.writes.withoutHooks() }, { ...call, method }, caller);
     return parseOwnJson<{ data: Data }>(body === null ? '{"data":null}' : String(body)).data;
   }
+}
+
+/** The calls of a hook in the transaction that `open` begins. Throws if the hook is running already. */
+export function callsOf(
+  hook: BoundHook<never>,
+  { running, scopeOf }: HookCalls,
+  extensions: Extensions,
+  open: () => Promise<Session>,
+): TransactionItems {
+  const { extension, kind, collection } = hook;
+  const name = `${extension} ${kind} ${collection}`;
+  if (running.includes(name)) throw extensions.failure(new Error(triggersItself(collection)), hook);
+  return new TransactionItems(async () => {
+    const scope = scopeOf(name, await open());
+    return { ...scope, callerOf: extensions.services.callerOf };
+  });
+}
+
+function triggersItself(collection: string): string {
+  return `it triggers itself: use tx.items(${JSON.stringify(collection)}, { hooks: false }) for writes that call no hooks`;
 }
 
 function ended(): Error {

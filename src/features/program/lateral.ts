@@ -7,7 +7,7 @@ import type { Identity } from '../../server/access/identity.js';
 import type { Config } from '../../server/config/config.js';
 import type { As, CompiledRequest, Item, Items, RequestEvent, TransactionApi } from '../../server/execute/hooks/api.js';
 import type { Extension } from '../../server/execute/hooks/definition.js';
-import type { LocalServer } from '../../speed/threads/local-server.js';
+import type { LocalServer } from '../../server/feature/local-server.js';
 import { ProgramApi } from '../extensions/program-api.js';
 import type { FetchOptions, Lateral, LateralEvents } from './api.js';
 
@@ -130,7 +130,7 @@ export class LateralService implements Lateral {
   }
 
   #watchChanges(): Promise<void> {
-    return this.#local().app.watchChanges((event) => tell(this.#listeners.change, event));
+    return this.#local().watchChanges((event) => tell(this.#listeners.change, event));
   }
 
   /** The URL of the service; '' without a port. */

@@ -2,6 +2,7 @@
 import type { Observer } from '../../base/observe.js';
 import type { Operations } from '../../compiler/graphql/operations.js';
 import type { Identities } from '../access/identities.js';
+import type { Policies } from '../access/policies.js';
 import type { AuthServices } from '../api/accounts/auth.js';
 import type { ApiRoute } from '../api/action.js';
 import type { GraphqlPage } from '../api/graphql/endpoint.js';
@@ -14,10 +15,15 @@ import type { ResourceRoutes } from '../api/system-collections.js';
 import type { ChangeEvent } from '../changes/change-event.js';
 import type { ConfigWith } from '../config/config.js';
 import type { NoOptions, OptionTable } from '../config/option-kinds.js';
+import type { Extension } from '../execute/hooks/definition.js';
+import type { ReadHooks } from '../execute/hooks/read-hooks.js';
+import type { UserHooks } from '../execute/hooks/user-hooks.js';
 import type { WriteHook } from '../execute/hooks/write-hook.js';
+import type { RequestSource } from '../http/app.js';
 import type { Limits } from '../http/limiter.js';
 import type { RequestRecorder } from '../http/request-recorder.js';
 import type { SocketProtocol } from '../http/websocket.js';
+import type { Mirror } from '../postgres/catalog/watch.js';
 import type { Checks } from '../postgres/health.js';
 import type { Database } from '../postgres/pools/database.js';
 import type { CommandEntry } from './command.js';
@@ -42,6 +48,10 @@ export interface Feature<Exports = unknown, Options extends OptionTable = NoOpti
   readonly commands?: Readonly<Record<string, CommandEntry>>;
   /** Checks and consequences of writes to its tables, also of those that a command makes. */
   hooks?(config: ConfigWith<Options>): Promise<readonly WriteHook[]>;
+  /** Hooks that users write, for a serving thread or a command, or null if there are none. One feature may have them. */
+  openHooks?(context: HooksContext<Options>): Promise<OpenHooks | null>;
+  /** Prepares a process or worker thread that only serves, unlike that of a program of users. */
+  prepareProcess?(config: ConfigWith<Options>, observe: Observer): Promise<void>;
   /** Another API that clients may use, or null if the options turn it off. One feature may have it. */
   dialect?(config: ConfigWith<Options>): Promise<Dialect | null>;
   /** A database for services without DATABASE_URL. One feature may have it. */
@@ -84,12 +94,36 @@ export interface FeaturePart<Exports = unknown> {
   onSessionsEnded?(): void;
   /** Notifications may have been missed. */
   onReload?(): void;
-  /** Called when requests are answered: work in the background would delay the start. */
-  start?(): void;
+  /** Called when requests are answered: work in the background would delay the start. The start fails if it rejects. */
+  start?(): void | Promise<void>;
   /** Called once, when the service begins to stop. Requests are still answered. */
   stop?(): Promise<void>;
   /** Called while the last requests end. */
   close?(): Promise<void>;
+  /** Called when they have ended. */
+  end?(): Promise<void>;
+}
+
+/** What hooks of users are opened with: reads and writes need them. */
+export interface HooksContext<Options extends OptionTable = NoOptions> {
+  readonly config: ConfigWith<Options>;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  readonly observe: Observer;
+  /** Hooks and routes of the program that the service runs in. */
+  readonly extensions: readonly Extension[];
+}
+
+/** The hooks of users in a serving thread or a command. */
+export interface OpenHooks {
+  readonly writes: UserHooks;
+  readonly reads: ReadHooks;
+  /** The part of a serving thread. */
+  open(context: FeatureContext): FeaturePart;
+  /** For a command, which has no service that hooks could call. `identities` are the callers that they name. */
+  connect(identities: Identities): void;
+  /** Resolves when no work after commits is running. */
+  idle(): Promise<void>;
 }
 
 /** The services of one thread. */
@@ -110,6 +144,10 @@ export interface FeatureContext<Options extends OptionTable = NoOptions> {
   routes(): readonly ApiRoute[];
   /** The parser of GraphQL documents, and the documents that clients name by a digest. It is there when sockets are made. */
   graphql(): { readonly operations: Operations; readonly persisted: PersistedQueries };
+  /** The hooks that `openHooks` has opened. */
+  readonly hooks: OpenHooks | null;
+  /** Answers a request as the port does. Throws before requests are answered. */
+  fetch(request: Request, source: RequestSource): Promise<Response>;
   /** Reads the schema and the permissions again, in all threads. */
   reload(): Promise<void>;
   /** Sends to the parts of this feature in all threads. Resolves when each has got it. */

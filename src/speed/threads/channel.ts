@@ -4,7 +4,6 @@
  * with pauses, and applies other broadcasts at once; a call whose result depends on them waits until all are applied.
  */
 
-import type { Broadcast } from '../../app/app.js';
 import { type ErrorCode, ServiceError, StartError } from '../../base/errors.js';
 import type { Event } from '../../base/observe.js';
 import type { Attempt, AttemptOutcome } from '../../server/accounts/login-backoff.js';
@@ -14,6 +13,7 @@ import type { Config } from '../../server/config/config.js';
 import type { Checks, Health } from '../../server/postgres/health.js';
 import type { ServerIdentity } from '../../server/postgres/pools/server-identity.js';
 import type { ReplicaMemory } from '../replicas/replicas.js';
+import type { Broadcast } from './thread-parts.js';
 import type { MainBroadcast, SchemaBroadcast } from './threads.js';
 
 /** The data with which a worker begins. */

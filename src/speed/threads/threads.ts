@@ -3,16 +3,15 @@
  * broadcasts changes to them. A change that one of them makes applies to all of them before its request is answered.
  */
 
-import { type App, type Broadcast, createApp, type Shared } from '../../app/app.js';
-import { type Core, createCore } from '../../app/core.js';
 import { serviceUnavailable } from '../../base/errors.js';
 import type { Event, Observer } from '../../base/observe.js';
-import { openExtensions } from '../../features/extensions/load-extensions.js';
-import { ProgramApi } from '../../features/extensions/program-api.js';
 import { Policies } from '../../server/access/policies.js';
+import type { ItemsServices } from '../../server/api/items/item-writes.js';
 import type { Gather } from '../../server/api/server/metrics.js';
+import type { ChangeEvent } from '../../server/changes/change-event.js';
 import type { Config } from '../../server/config/config.js';
 import type { Extension } from '../../server/execute/hooks/definition.js';
+import type { LocalServer } from '../../server/feature/local-server.js';
 import { type HttpServer, type RequestListener, type RequestSource, startHttpServer } from '../../server/http/app.js';
 import type { Limits } from '../../server/http/limiter.js';
 import { type ListenAddress, listenAddressOf } from '../../server/http/listen.js';
@@ -22,7 +21,7 @@ import type { Database } from '../../server/postgres/pools/database.js';
 import { CallerWrites } from '../cache/caller-writes.js';
 import { KeptReplies } from '../cache/kept-replies.js';
 import type { Replicas } from '../replicas/replicas.js';
-import type { LocalServer } from './local-server.js';
+import type { App, Broadcast, Core, Shared, ThreadMakers } from './thread-parts.js';
 
 /** The database schema as the mirror has it, as JSON, and the version of its model. */
 export interface SchemaBroadcast {
@@ -94,6 +93,7 @@ export class SingleThread implements Threads {
     private readonly config: Config,
     private readonly observe: Observer,
     private readonly options: ServingOptions,
+    private readonly makers: ThreadMakers,
   ) {}
 
   get local(): LocalServer | null {
@@ -109,9 +109,9 @@ export class SingleThread implements Threads {
     const { secret, limits, events, accessChanged } = main;
     const config = this.config;
     const callerWrites = config.READ_CACHE_SIZE > 0 ? new CallerWrites() : null;
-    const extensions = await openExtensions(config, this.options.extensions, this.observe);
+    const { listens, onRequest, extensions } = this.options;
     const sources = { ...main, policies: this.#policies, callerWrites, extensions };
-    const core = await createCore(config, sources, this.observe);
+    const core = await this.makers.createCore(config, sources, this.observe);
     const shared = {
       secret,
       limits,
@@ -125,8 +125,8 @@ export class SingleThread implements Threads {
         this.#server ? [await this.#server.app.ask(feature, question)] : [],
       health: this.health,
     };
-    const { listens, onRequest } = this.options;
-    this.#server = await ThreadServer.create(config, core, shared, { observe: this.observe, onRequest });
+    const { createApp } = this.makers;
+    this.#server = await ThreadServer.create(config, core, shared, { createApp, observe: this.observe, onRequest });
     const port = await this.#server.listen(listens ? listenAddressOf(config) : null);
     // Links in e-mails need PUBLIC_URL then.
     this.#url = listens ? urlOf(config, port) : '';
@@ -149,13 +149,17 @@ export class SingleThread implements Threads {
   }
 }
 
+interface ThreadServerOptions extends Pick<ThreadMakers, 'createApp'> {
+  readonly observe: Observer;
+  readonly onRequest: RequestListener | null;
+}
+
 /** The server of one thread: its application behind its HTTP server. */
 export class ThreadServer implements LocalServer {
   #http: HttpServer | null = null;
 
   private constructor(
     readonly app: App,
-    readonly core: Core,
     private readonly start: (address: ListenAddress | null) => Promise<HttpServer>,
     private readonly shutdownTimeout: number,
   ) {}
@@ -163,10 +167,11 @@ export class ThreadServer implements LocalServer {
   static async create(
     config: Config,
     core: Core,
-    shared: Shared,
-    { observe, onRequest }: { readonly observe: Observer; readonly onRequest: RequestListener | null },
+    shared: Omit<Shared, 'fetch'>,
+    { createApp, observe, onRequest }: ThreadServerOptions,
   ): Promise<ThreadServer> {
-    const app = await createApp(config, core, shared, observe);
+    const fetch: Shared['fetch'] = (request, source) => server.fetch(request, source);
+    const app = await createApp(config, core, { ...shared, fetch }, observe);
     const { router, names, sockets, recorder } = app;
     const { responseMemory } = core.database;
     const replies = new KeptReplies(() => app.generation(), recorder);
@@ -174,14 +179,16 @@ export class ThreadServer implements LocalServer {
     const options = { config, limit, responseMemory, observe, onRequest, names, sockets, recorder, replies };
     const start = (address: ListenAddress | null): Promise<HttpServer> =>
       startHttpServer(router, { ...options, address });
-    const server = new ThreadServer(app, core, start, config.SHUTDOWN_TIMEOUT);
-    const api = new ProgramApi(() => server);
-    core.extensions?.connect({
-      api,
-      callerOf: (as) => api.callerOf(as),
-      apiFor: (caller) => api.apiFor(caller),
-    });
+    const server = new ThreadServer(app, start, config.SHUTDOWN_TIMEOUT);
     return server;
+  }
+
+  get items(): ItemsServices {
+    return this.app.items;
+  }
+
+  watchChanges(listener: (event: ChangeEvent) => void): Promise<void> {
+    return this.app.watchChanges(listener);
   }
 
   fetch(request: Request, source: RequestSource): Promise<Response> {
@@ -195,13 +202,11 @@ export class ThreadServer implements LocalServer {
     return this.#http.port;
   }
 
-  /** Extensions start when requests are answered. */
   async apply(message: Broadcast | { readonly kind: 'serving' }): Promise<void> {
     if (message.kind !== 'serving') this.app.apply(message);
     else {
       this.#http?.startServing();
-      this.app.serving();
-      await this.core.extensions?.start(this.core.mirror.model);
+      await this.app.serving();
     }
   }
 
@@ -213,7 +218,7 @@ export class ThreadServer implements LocalServer {
   async stop(): Promise<void> {
     this.drain();
     await Promise.all([this.app.endProcesses(), this.#http?.close(this.shutdownTimeout)]);
-    await this.core.extensions?.stop();
+    await this.app.ended();
     await this.app.stopping();
   }
 

@@ -5,7 +5,6 @@
 import { Worker } from 'node:worker_threads';
 import { asError } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
-import { packagePath } from '../../base/package-files.js';
 import { atMost, within } from '../../base/time-limit.js';
 import type { Metric } from '../../server/api/server/metric.js';
 import { collectSources, type Gather, observeProcess } from '../../server/api/server/metrics.js';
@@ -24,8 +23,6 @@ import { CallerWrites } from '../cache/caller-writes.js';
 import { checkReplicas } from '../replicas/replica-health.js';
 import { type Assignment, Channel, errorOf, type MainCalls, type Message, type WorkerCalls } from './channel.js';
 import { type MainBroadcast, type MainContext, type SchemaBroadcast, type Threads, urlOf } from './threads.js';
-
-const PROGRAM = packagePath('dist', 'src', 'speed', 'threads', 'worker.js');
 
 /** Free ports to try if PORT is 0: another process may take a port before the service listens. */
 const MAX_PORT_ATTEMPTS = 5;
@@ -76,6 +73,8 @@ export class WorkerPool implements Threads {
   constructor(
     private readonly config: Config,
     private readonly observe: Observer,
+    /** The file that the workers run. */
+    private readonly program: string,
   ) {}
 
   async broadcast(message: MainBroadcast): Promise<void> {
@@ -104,7 +103,7 @@ export class WorkerPool implements Threads {
     const calls = this.#callsFrom(main);
     this.#workers = Array.from({ length: this.config.WORKERS }, (_, position) => {
       const config = { ...shareOf(this.config, position), DATABASE_POOLER: database.pooler };
-      return new WorkerHandle({ ...common, config }, calls, this.#onLost);
+      return new WorkerHandle(this.program, { ...common, config }, calls, this.#onLost);
     });
     this.#schema = null;
     if (this.config.METRICS !== 'off') observeProcess();
@@ -241,11 +240,12 @@ class WorkerHandle {
 
   /** Calls `onLost` if it fails while it serves. */
   constructor(
+    program: string,
     assignment: Assignment,
     calls: Omit<MainCalls, 'failed'>,
     private readonly onLost: (error: Error) => void,
   ) {
-    const worker = new Worker(PROGRAM, { workerData: assignment });
+    const worker = new Worker(program, { workerData: assignment });
     this.#channel = new Channel((message) => worker.postMessage(message));
     this.#channel.serve({ ...calls, failed: (failure) => this.#fail(errorOf(failure)) });
     worker.on('message', (message: Message<MainCalls>) => this.#channel.receive(message));

@@ -1,10 +1,7 @@
-/** The program of a worker thread: it has its own connections and caches, and applies what the main thread broadcasts. */
+/** The work of a worker thread: it has its own connections and caches, and applies what the main thread broadcasts. */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
-import type { Shared } from '../../app/app.js';
-import { type Core, createCore, synonymsOf } from '../../app/core.js';
 import { type Event, type Observer, withPlainError } from '../../base/observe.js';
 import { createSequence } from '../../base/time-slices.js';
-import { openExtensions, surviveRejections } from '../../features/extensions/load-extensions.js';
 import { Policies } from '../../server/access/policies.js';
 import { remoteLimits } from '../../server/http/limiter.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
@@ -13,12 +10,13 @@ import { openDatabase } from '../../server/postgres/pools/open-database.js';
 import { CallerWrites } from '../cache/caller-writes.js';
 import { openReplicas } from '../replicas/open-replicas.js';
 import { type Assignment, Channel, type MainCalls, type Message, serializeError, type WorkerCalls } from './channel.js';
+import type { Core, Shared, ThreadMakers } from './thread-parts.js';
 import { ThreadServer } from './threads.js';
 
 /** The connection to the main thread. */
 type Main = Channel<WorkerCalls, MainCalls>;
 
-async function work(assignment: Assignment, port: MessagePort): Promise<void> {
+async function work(assignment: Assignment, port: MessagePort, makers: ThreadMakers): Promise<void> {
   const { config, closed } = assignment;
   const main: Main = new Channel((message) => port.postMessage(message));
   let server: ThreadServer | null = null;
@@ -29,14 +27,14 @@ async function work(assignment: Assignment, port: MessagePort): Promise<void> {
   };
   process.on('uncaughtException', die);
   const observe = (event: Event): void => main.notify('observe', withPlainError(event));
-  surviveRejections(config, observe);
-  const { core, mirror } = await openCore(assignment, main, observe);
+  await makers.prepareProcess(config, observe);
+  const { core, mirror } = await openCore(assignment, main, observe, makers);
   let url = '';
   const serving = await ThreadServer.create(
     config,
     core,
     sharedOf(assignment, main, () => url),
-    { observe, onRequest: null },
+    { createApp: makers.createApp, observe, onRequest: null },
   );
   server = serving;
   // A model is built with pauses. Rights and the end of sessions do not wait for it; that the database is served again does.
@@ -75,6 +73,7 @@ async function openCore(
   assignment: Assignment,
   main: Main,
   observe: Observer,
+  { createCore, synonymsOf }: ThreadMakers,
 ): Promise<{ readonly core: Core; readonly mirror: FollowingMirror }> {
   const { config, databaseUrl, identity, system, schema } = assignment;
   await prepareThread();
@@ -93,12 +92,11 @@ async function openCore(
   policies.apply(assignment.policies);
   const replicas = assignment.replicas && openReplicas(config, assignment.replicas);
   const callerWrites = assignment.callerWrites && new CallerWrites(assignment.callerWrites);
-  const extensions = await openExtensions(config, [], observe);
-  const sources = { database, mirror, policies, replicas, callerWrites, extensions };
+  const sources = { database, mirror, policies, replicas, callerWrites };
   return { core: await createCore(config, sources, observe), mirror };
 }
 
-function sharedOf({ config, secret }: Assignment, main: Main, url: () => string): Shared {
+function sharedOf({ config, secret }: Assignment, main: Main, url: () => string): Omit<Shared, 'fetch'> {
   const limits = remoteLimits(config, {
     requests: (address) => main.call('countRequest', address),
     registrations: (address) => main.call('countRegistration', address),
@@ -141,10 +139,13 @@ function leave(closed: Int32Array, code: number): void {
   });
 }
 
-if (!parentPort) throw new Error('this file is the program of a worker thread');
-const port = parentPort;
-const assignment: Assignment = workerData;
-work(assignment, port).catch((error: unknown) => {
-  new Channel<WorkerCalls, MainCalls>((message) => port.postMessage(message)).notify('failed', serializeError(error));
-  leave(assignment.closed, 1);
-});
+/** Works as the main thread has assigned to this thread. */
+export function runWorker(makers: ThreadMakers): void {
+  if (!parentPort) throw new Error('this file is the program of a worker thread');
+  const port = parentPort;
+  const assignment: Assignment = workerData;
+  work(assignment, port, makers).catch((error: unknown) => {
+    new Channel<WorkerCalls, MainCalls>((message) => port.postMessage(message)).notify('failed', serializeError(error));
+    leave(assignment.closed, 1);
+  });
+}

@@ -4,6 +4,7 @@ import { type Collection, isStamped, type Model } from '../../../compiler/model/
 import type { PlannedWrite, WriteColumn } from '../../../compiler/plan/write/write.js';
 import type { Key } from '../../../compiler/request/write.js';
 import type { TransactionContext } from '../reads/session-reads.js';
+import type { HookCalls } from './joined-writes.js';
 
 /** Rows of one collection that a write changes in one way, nested ones included. */
 export interface Change {
@@ -27,6 +28,8 @@ export interface HookedWrite extends TransactionContext {
   readonly deleted?: ReadonlyMap<string, Key>;
   /** Invalidates cached permissions; to be called after the commit. */
   readonly accessChanged: () => Promise<void>;
+  /** How hooks of users take part, or null if none are called. */
+  readonly calls: HookCalls | null;
 }
 
 export interface WriteHook {

@@ -19,8 +19,6 @@ import type { PlanLimits } from '../../../compiler/plan/read.js';
 import type { Parsed } from '../../../compiler/request/ast.js';
 import { bind } from '../../../compiler/sql/parameter.js';
 import type { ReadQuery, SelectionPurpose } from '../../../compiler/statements/read.js';
-import type { Extensions } from '../../../features/extensions/extensions.js';
-import { ConditionalReads } from '../../../features/extensions/read-conditions.js';
 import type { CallerSettings, DatabaseCaller } from '../../access/database-caller.js';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
@@ -36,6 +34,7 @@ import { type BilledCaller, billWriter, type CallerBudgets } from '../caller-bud
 import { settingsFor } from '../caller-scope.js';
 import { type Consistency, consistencyOf, type ReadNeed } from '../consistency.js';
 import { refusedRead } from '../distributed.js';
+import type { ReadHooks } from '../hooks/read-hooks.js';
 import { retry } from '../retry.js';
 import { NO_CLIENT, type RequestClient, type RequestOrigin } from '../stages.js';
 import { StatementCache, type StatementCacheLimits } from '../statement-cache.js';
@@ -117,8 +116,8 @@ interface ReadServices {
   readonly engine: ReadEngine;
   readonly budgets: CallerBudgets;
   readonly shapeStats: ShapeStats;
-  /** The extensions, or null if there are none. */
-  readonly extensions: Extensions | null;
+  /** Hooks that add conditions, or null if there are none. */
+  readonly readHooks: ReadHooks | null;
 }
 
 export class Reads {
@@ -128,7 +127,6 @@ export class Reads {
   readonly refusals: DatabaseRefusals;
   readonly budgets: CallerBudgets;
   readonly engine: ReadEngine;
-  readonly #conditional: ConditionalReads;
   /** Statements whose cost is acceptable, for all values or for the values listed below. */
   readonly #affordable = new WeakSet<CompiledRead>();
   readonly #affordableValues = new WeakMap<CompiledRead, LRUCache<string, true>>();
@@ -144,30 +142,35 @@ export class Reads {
     this.#statements = new StatementCache(mirror, limits, observe);
     this.refusals = new DatabaseRefusals(observe, limits.raisedStatuses);
     this.budgets = services.budgets;
-    this.#conditional = new ConditionalReads(services.extensions, mirror, services.policies);
   }
 
-  /** Whether an extension adds conditions to reads. */
+  /** The hooks of reads, or null if no hook adds conditions. */
+  get #hooks(): ReadHooks | null {
+    const { readHooks } = this.services;
+    return readHooks?.exist ? readHooks : null;
+  }
+
   get hasReadHooks(): boolean {
-    return this.services.extensions?.has('beforeRead') ?? false;
+    return this.#hooks !== null;
   }
 
-  /** The caller with the conditions that extensions add to this read. */
+  /** The caller with the conditions that hooks add to this read. */
   async conditioned(query: ReadQuery, caller: Identity, client: RequestOrigin): Promise<Identity> {
-    if (!this.hasReadHooks) return caller;
+    const hooks = this.#hooks;
+    if (hooks === null) return caller;
     const plain = caller.conditions?.caller ?? caller;
     const compile = (): CompiledRead | Promise<CompiledRead> => this.#prepare(query, plain, NO_CLIENT);
-    return this.#conditional.conditioned(plain, collectionsOf(query), client, compile);
+    return hooks.conditioned(plain, collectionsOf(query), client, compile);
   }
 
   /** The caller with the conditions for all reads that belong to a write of the collection, or of any if it is null. */
   async conditionedFor(collection: string | null, caller: Identity, client: RequestOrigin): Promise<Identity> {
-    return this.hasReadHooks ? this.#conditional.conditionedFor(caller, collection, client) : caller;
+    return this.#hooks?.conditionedFor(caller, collection, client) ?? caller;
   }
 
-  /** Whether an extension adds conditions to reads of the collection. */
+  /** Whether a hook adds conditions to reads of the collection. */
   isConditional(collection: Collection): boolean {
-    return (this.services.extensions?.hooks('beforeRead', collection).length ?? 0) > 0;
+    return this.services.readHooks?.concern(collection) ?? false;
   }
 
   /** The position that a replica needs to serve a request, or null if only the primary may. */
@@ -196,10 +199,11 @@ export class Reads {
   /** Compiles a new shape within the budget of the caller; a large one waits for its turn. */
   prepare(query: ReadQuery, caller: Identity, client: RequestClient): CompiledRead | Promise<CompiledRead> {
     const compiled = this.#prepare(query, caller, client);
-    if (!this.hasReadHooks) return compiled;
+    const hooks = this.#hooks;
+    if (hooks === null) return compiled;
     return compiled instanceof Promise
-      ? compiled.then((done) => this.#conditional.check(done, caller))
-      : this.#conditional.check(compiled, caller);
+      ? compiled.then((done) => hooks.check(done, caller))
+      : hooks.check(compiled, caller);
   }
 
   #prepare(query: ReadQuery, caller: Identity, client: RequestClient): CompiledRead | Promise<CompiledRead> {
@@ -221,7 +225,7 @@ export class Reads {
     const cached = this.#statements.find(shapeOf(query, this.services.policies.accessOf(caller), selectedFor));
     const compiled =
       cached ?? this.budgets.run(billed, () => runSteps(this.#compile(query, caller, selectedFor, client)));
-    return this.hasReadHooks ? this.#conditional.check(compiled, caller) : compiled;
+    return this.#hooks?.check(compiled, caller) ?? compiled;
   }
 
   *#compile(

@@ -40,7 +40,6 @@ import {
   type WriteHost,
   type WriteOption,
 } from '../../../compiler/statements/write.js';
-import type { Extensions } from '../../../features/extensions/extensions.js';
 import type { DatabaseCaller } from '../../access/database-caller.js';
 import type { Policies } from '../../access/policies.js';
 import type { Mirror } from '../../postgres/catalog/watch.js';
@@ -50,6 +49,7 @@ import { billWriter } from '../caller-budget.js';
 import { writeScope } from '../caller-scope.js';
 import type { Consistency } from '../consistency.js';
 import { parseWrittenKeys, WRITTEN_KEYS } from '../distributed.js';
+import type { UserHooks } from '../hooks/user-hooks.js';
 import type { WriteHook } from '../hooks/write-hook.js';
 import type { CompiledRead } from '../reads/compiled-read.js';
 import type { PreparedRead, Reads } from '../reads/reads.js';
@@ -72,9 +72,9 @@ export interface WriteServices {
   readonly consistency: Consistency | null;
   /** The batches of writes, or null if each write is a statement of its own. */
   readonly batcher: WriteExecutor | null;
-  /** The extensions, or null if there are none. */
-  readonly extensions: Extensions | null;
-  /** They watch writes to the service's own collections. */
+  /** The hooks of users, or null if there are none. */
+  readonly userHooks: UserHooks | null;
+  /** All hooks, in their order: the hooks of users come first. */
   readonly hooks: readonly WriteHook[];
 }
 

@@ -11,14 +11,13 @@ import type { PlannedWrite } from '../../../compiler/plan/write/write.js';
 import { checkRows } from '../../../compiler/plan/write/write-rows.js';
 import type { WriteRequest } from '../../../compiler/request/write.js';
 import { collectionsOf, mayBeFlat, type WriteOption } from '../../../compiler/statements/write.js';
-import { afterWriteHook, keepingKeys } from '../../../features/extensions/after-write.js';
-import { BeforeWrites, type HookingWrite, hasHookedItems } from '../../../features/extensions/before-write.js';
-import type { JoinedWrites, TransactionScope } from '../../../features/extensions/transaction-items.js';
 import { asVanished } from '../../postgres/pools/conflicts.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import { runInScope, settingsFor, writeSettings } from '../caller-scope.js';
 import { withKeysLeft } from '../distributed.js';
-import type { HookedWrite, WriteHook } from '../hooks/write-hook.js';
+import type { HookCalls, TransactionScope } from '../hooks/joined-writes.js';
+import type { PayloadHooks } from '../hooks/user-hooks.js';
+import type { HookedWrite } from '../hooks/write-hook.js';
 import { WriteHooks } from '../hooks/write-hooks.js';
 import { cellOf } from '../reads/reads.js';
 import { seenBy, turnOf, type Writer, type WrittenBy } from '../writer.js';
@@ -51,7 +50,7 @@ interface Joined extends HookStack {
 }
 
 export interface HookStack {
-  /** Hooks of extensions that are running; null if none are called. */
+  /** Hooks of users that are running; null if none are called. */
   readonly stack: readonly string[] | null;
   /** The attempt of the transaction, from 1. */
   readonly attempt: number;
@@ -76,60 +75,39 @@ export abstract class WriteExecution {
     this.hookStack = joined ?? { stack: [], attempt: 1 };
   }
 
-  protected abstract join(session: Session, hooks: HookStack): JoinedWrites;
+  protected abstract join(session: Session, hooks: HookStack): WriteExecution;
 
   /** The transaction that these writes have joined, for the calls of a program or a hook. */
-  abstract scopeOf(session: Session, by: WrittenBy): Omit<TransactionScope, 'callerOf'>;
+  abstract scopeOf(session: Session, by: WrittenBy): TransactionScope;
 
-  /** The write as extensions see it, or null if none are called. */
-  protected extended(call: WrittenBy & Pick<WriteCall, 'attempt'>): HookingWrite | null {
-    const { extensions } = this.services;
-    const { stack, attempt } = this.hookStack;
-    if (extensions === null || stack === null) return null;
-    const { writer, client } = call;
-    const current = Math.max(attempt, call.attempt ?? 1);
-    return {
-      extensions,
-      writer,
-      client,
-      attempt: current,
-      scopeOf: (hook, open) => {
-        const name = `${hook.extension} ${hook.kind} ${hook.collection}`;
-        if (stack.includes(name)) throw extensions.failure(new Error(triggersItself(hook.collection)), hook);
-        return async () => {
-          const session = await open();
-          const joined = this.join(session, { stack: [...stack, name], attempt: current });
-          return { ...this.scopeOf(session, call), writes: joined, callerOf: extensions.services.callerOf };
-        };
-      },
-    };
+  /** How hooks of users take part in the write, or null if none are called. */
+  protected callsOf(call: WrittenBy & Pick<WriteCall, 'attempt'>): HookCalls | null {
+    const { stack, attempt: least } = this.hookStack;
+    if (this.services.userHooks === null || stack === null) return null;
+    const attempt = Math.max(least, call.attempt ?? 1);
+    const scopeOf = (hook: string, session: Session): TransactionScope =>
+      this.join(session, { stack: [...stack, hook], attempt }).scopeOf(session, call);
+    return { attempt, running: stack, scopeOf };
   }
 
-  /** The hook of extensions after the write, or null if there is none. */
-  protected hooksOf(call: WriteCall): readonly WriteHook[] {
-    const { hooks } = this.services;
-    const write = this.extended(call);
-    return write ? [afterWriteHook(write), ...hooks] : hooks;
-  }
-
-  /** The calls of `beforeWrite` in the transaction that `open` answers, or null if no extension is called. */
-  protected beforeHooks(
+  /** The hooks that change payloads, in the transaction that `open` begins; null if none are called. */
+  protected payloadHooks(
     open: () => Promise<Session>,
     call: WrittenBy & Pick<WriteCall, 'attempt'>,
     { context: { model, access, maxRows } }: WriteTarget,
-  ): BeforeWrites | null {
-    const write = this.extended(call);
-    return write && new BeforeWrites({ ...write, model, access, maxRows }, open);
+  ): PayloadHooks | null {
+    const calls = this.callsOf(call);
+    const { writer, client } = call;
+    const write = calls && { ...calls, writer, client, model, access, maxRows };
+    return write && (this.services.userHooks?.before(write, open) ?? null);
   }
 
-  /** Whether `beforeWrite` of an extension concerns the request. */
-  protected isExtended(request: WriteRequest, model: Model): boolean {
-    const { extensions } = this.services;
-    const collection = extensions === null ? undefined : model.collections.get(request.collection);
-    if (extensions === null || this.hookStack.stack === null || !collection) return false;
-    if (extensions.hooks('beforeWrite', collection).length > 0) return true;
-    const payloads = 'items' in request ? request.items : 'data' in request ? [request.data] : [];
-    return payloads.some((payload) => hasHookedItems(extensions, collection, payload, model));
+  /** Whether hooks of users change the request. */
+  protected isChanged(request: WriteRequest, model: Model): boolean {
+    const { userHooks } = this.services;
+    if (userHooks === null || this.hookStack.stack === null) return false;
+    const collection = model.collections.get(request.collection);
+    return collection !== undefined && userHooks.change(request, collection, model);
   }
 
   /** Calls back after a commit that may have changed permissions; the answer to the write waits for it. */
@@ -155,7 +133,7 @@ export abstract class WriteExecution {
   protected async execute(planned: PlannedWrite, call: WriteCall): Promise<Buffer | null> {
     const { database, reads } = this.services;
     await hashNewSecrets(planned, call.writer, (text) => database.rows(text));
-    const hooks = WriteHooks.ofPlan(planned, this.hooksOf(call));
+    const hooks = WriteHooks.ofPlan(planned, this.services.hooks);
     hooks.validate();
     const begin = beginFor(planned.plan.nodes.flatMap(({ verb, collection }) => (verb === 'insert' ? [] : collection)));
     const isHooked = hooks.needTransaction || !mayBeFlat(planned);
@@ -265,12 +243,12 @@ export abstract class WriteExecution {
     option: WriteOption,
   ): Promise<number> {
     call.client.staged('plan');
-    const { database, extensions } = this.services;
-    const planned = extensions === null ? given : keepingKeys(given, extensions);
+    const { database, userHooks } = this.services;
+    const planned = userHooks === null ? given : userHooks.keepingKeys(given);
     const isLimited = option !== 'count' && !call.writer.caller.administrator;
     const query = (text: string) => session.asService(() => session.query(database.qualified(text)));
     await hashNewSecrets(planned, call.writer, query, isLimited);
-    const hooks = WriteHooks.ofPlan(planned, this.hooksOf(call));
+    const hooks = WriteHooks.ofPlan(planned, this.services.hooks);
     hooks.validate();
     return hooks.around(this.hookContext(session, call), () => this.#send(session, planned, call, option));
   }
@@ -302,20 +280,14 @@ export abstract class WriteExecution {
     }
   }
 
-  protected hookContext(
-    session: Session,
-    { writer, client }: WriteCall,
-  ): Omit<HookedWrite, 'model' | 'changes' | 'planned'> {
+  protected hookContext(session: Session, call: WriteCall): Omit<HookedWrite, 'model' | 'changes' | 'planned'> {
+    const { writer, client } = call;
     const { database, reads } = this.services;
     const services = { database, reads, parseLimits: this.limits.parse, accessChanged: this.#accessChanged };
-    return { writer, client, session, ...services };
+    return { writer, client, session, calls: this.callsOf(call), ...services };
   }
 
   readonly #accessChanged = async (): Promise<void> => {
     await Promise.all(this.accessListeners.map((listener) => listener()));
   };
-}
-
-function triggersItself(collection: string): string {
-  return `it triggers itself: use tx.items(${JSON.stringify(collection)}, { hooks: false }) for writes that call no hooks`;
 }

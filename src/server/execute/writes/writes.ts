@@ -34,7 +34,6 @@ import { parseCountOfKeys } from '../../../compiler/request/rest.js';
 import type { Key, Selected, WriteRequest } from '../../../compiler/request/write.js';
 import { bind } from '../../../compiler/sql/parameter.js';
 import { deletionOf, deletionParameters } from '../../../compiler/statements/write.js';
-import type { TransactionScope } from '../../../features/extensions/transaction-items.js';
 import { CLI_IDENTITY, type Identity } from '../../access/identity.js';
 import { CallerSlice } from '../../node/turns.js';
 import { isDenied } from '../../postgres/pools/server-identity.js';
@@ -42,6 +41,7 @@ import type { Session } from '../../postgres/pools/sessions.js';
 import { runInScope, settingsFor, writeSettings } from '../caller-scope.js';
 import { noteCommit } from '../consistency.js';
 import { parseWrittenKeys, planForShard, WRITTEN_KEYS } from '../distributed.js';
+import type { TransactionScope } from '../hooks/joined-writes.js';
 import { WriteHooks } from '../hooks/write-hooks.js';
 import { countInSession } from '../reads/session-reads.js';
 import { retry } from '../retry.js';
@@ -91,6 +91,8 @@ import {
 import { BEGIN, BEGIN_UNLOCKED, beginFor, type HookStack, WriteExecution } from './write-execution.js';
 import type { WriteExecutor } from './write-executor.js';
 
+type DeleteRequest = Exclude<SelectingRequest, SelectingUpdate>;
+
 /** The transaction that writes join. */
 interface JoinedTransaction extends HookStack {
   readonly origin: Writes;
@@ -112,7 +114,7 @@ export class Writes extends WriteExecution {
     return new Writes(this.services, this.limits, this.observe, { origin: this, session, ...hooks });
   }
 
-  /** The same writes without the hooks of extensions. */
+  /** The same writes without the hooks of users. */
   withoutHooks(): Writes {
     if (!this.session) throw new Error('only writes of an open transaction may leave out hooks');
     return this.join(this.session, { ...this.hookStack, stack: null });
@@ -131,8 +133,8 @@ export class Writes extends WriteExecution {
   /** The body of the read-back, or null if the request has none or the caller may not read the items. */
   async run(request: WriteRequest, given: Writer, client: RequestClient): Promise<Buffer | null> {
     const { idempotencyKey = null } = request;
-    const writer =
-      this.services.extensions === null ? given : await this.#conditioned(given, request.collection, client);
+    const { reads } = this.services;
+    const writer = reads.hasReadHooks ? await this.#conditioned(given, request.collection, client) : given;
     const readBack = request.kind === 'delete' ? null : request.readBack;
     const call: WriteCall = { writer, client, readBack, idempotencyKey, tags: tagsOf(request) };
     try {
@@ -146,8 +148,8 @@ export class Writes extends WriteExecution {
   }
 
   async #attempt(request: WriteRequest, given: WriteCall, model: Model, attempt: number): Promise<Buffer | null> {
-    if (this.isExtended(request, model)) return this.#attemptExtended(request, { ...given, attempt }, model);
-    // A write that hooks follow has no known statement. It may have had one before extensions were loaded again.
+    if (this.isChanged(request, model)) return this.#attemptChanged(request, { ...given, attempt }, model);
+    // A write that hooks follow has no known statement. It may have had one before the hooks were loaded again.
     const isApart = this.session !== null || this.#isFollowed(request.collection, model);
     const payload = isApart ? null : this.compiler.payloadOf(request, given.writer);
     const call = { ...given, payload, attempt };
@@ -166,7 +168,7 @@ export class Writes extends WriteExecution {
    * Hooks change the payload, and the plan is made after them. If none of them uses the transaction, the write is sent as it would be without
    * hooks, in one round trip. An idempotency key is taken before hooks are called.
    */
-  #attemptExtended(request: WriteRequest, call: WriteCall, model: Model): Promise<Buffer | null> {
+  #attemptChanged(request: WriteRequest, call: WriteCall, model: Model): Promise<Buffer | null> {
     const target = this.restrict(request.collection, call.writer, model);
     if (isSelecting(request)) return this.#writeSelected(request, target, call);
     const beginIn =
@@ -174,25 +176,25 @@ export class Writes extends WriteExecution {
       (work) =>
         this.#transaction({ ...call, scope }, target.collection, work);
     const plan = (open: () => Promise<Session>): Promise<PlannedWrite> =>
-      this.#planExtended(request, target, call, open);
+      this.#planChanged(request, target, call, open);
     const write = (planned: PlannedWrite, session: Session | null): Promise<Buffer | null> =>
       session ? this.executeIn(session, planned, call, null) : this.execute(planned, call);
     if (!this.session && !call.idempotencyKey) return inScope((scope) => beginLate(beginIn(scope), plan, write));
     return beginIn()(async (session) => write(await plan(async () => session), session));
   }
 
-  async #planExtended(
+  async #planChanged(
     request: PlannedRequest,
     target: WriteTarget,
     call: WriteCall,
     open: () => Promise<Session>,
   ): Promise<PlannedWrite> {
-    const hooks = this.beforeHooks(open, call, target);
+    const hooks = this.payloadHooks(open, call, target);
     return planWrite(hooks ? await hooks.request(request, target.collection) : request, target);
   }
 
   async #conditionedBy(by: WrittenBy): Promise<WrittenBy> {
-    if (this.services.extensions === null) return by;
+    if (!this.services.reads.hasReadHooks) return by;
     return { ...by, writer: await this.#conditioned(by.writer, null, by.client) };
   }
 
@@ -204,7 +206,7 @@ export class Writes extends WriteExecution {
 
   #writeSelected(request: SelectingRequest, target: WriteTarget, call: WriteCall): Promise<Buffer | null> {
     return request.kind === 'delete'
-      ? this.#delete(request.selected, target, call)
+      ? this.#delete(request, target, call)
       : this.#updateSelected(request, target, call);
   }
 
@@ -219,7 +221,7 @@ export class Writes extends WriteExecution {
       const isNew = request.kind === 'update-singleton' && keys.length === 0;
       // Without items, nothing else checks the fields.
       if (keys.length === 0 && !isNew) checkChanged(target, given);
-      const hooks = keys.length > 0 || isNew ? this.beforeHooks(async () => session, call, target) : null;
+      const hooks = keys.length > 0 || isNew ? this.payloadHooks(async () => session, call, target) : null;
       const data = hooks ? await hooks.item(collection, given, isNew ? 'create' : 'update', keys) : given;
       const context = withOperators(target.context, request, isNew ? 'all' : 'changes');
       const planned = await (isNew
@@ -242,12 +244,13 @@ export class Writes extends WriteExecution {
     return this.compiler.selectKeys({ ...call, writer, session }, collection, first, 'update');
   }
 
-  async #delete(selected: Selected, { collection, context }: WriteTarget, call: WriteCall): Promise<Buffer | null> {
+  async #delete(request: DeleteRequest, { collection, context }: WriteTarget, call: WriteCall): Promise<Buffer | null> {
+    const { selected } = request;
     const { writer, client } = call;
     const rule = deletionRule({ collection, context });
     client.staged('plan');
-    const hooks = WriteHooks.ofDelete(collection, context.model, this.hooksOf(call));
-    const isApart = this.session || hooks.needTransaction || this.#hasDeleteHooks(collection);
+    const hooks = WriteHooks.ofDelete(collection, context.model, this.services.hooks);
+    const isApart = this.session || hooks.needTransaction || this.isChanged(request, context.model);
     const flat = isApart ? null : this.compiler.compileFlatDelete({ collection, rule, selected }, context, call);
     if (flat) return this.sendFlat(flat, call, collection);
     const deletion = deletionOf({ collection, context }, rule, selected, this.session !== null);
@@ -262,7 +265,7 @@ export class Writes extends WriteExecution {
       const keys = items.map(({ key }) => key);
       await checkKeys(collection, keys);
       this.countRows(keys.length);
-      await this.beforeHooks(async () => session, call, { collection, context })?.removed(collection, 'delete', keys);
+      await this.payloadHooks(async () => session, call, { collection, context })?.removed(collection, 'delete', keys);
       if (collection.distributed) await planForShard(collection, keys, session);
       const remove = async (removed: readonly Key[], tags: Tags): Promise<Buffer | null> => {
         const values = deletionParameters(statement, removed, writer.author, { writer, tags });
@@ -289,15 +292,9 @@ export class Writes extends WriteExecution {
   }
 
   #isFollowed(name: string, model: Model): boolean {
-    const { extensions } = this.services;
-    const collection = extensions === null ? undefined : model.collections.get(name);
-    return collection !== undefined && extensions?.hasWriteHooks(collection) === true;
-  }
-
-  #hasDeleteHooks(collection: Collection): boolean {
-    const { extensions } = this.services;
-    if (extensions === null || this.hookStack.stack === null) return false;
-    return extensions.hooks('beforeWrite', collection).length > 0;
+    const { userHooks } = this.services;
+    const collection = userHooks === null ? undefined : model.collections.get(name);
+    return collection !== undefined && userHooks?.follow(collection) === true;
   }
 
   /** A new transaction, or the one that was joined. A new one takes the idempotency key first. */
@@ -338,7 +335,7 @@ export class Writes extends WriteExecution {
   }
 
   /** The transaction that these writes have joined, for the calls of a program. */
-  override scopeOf(session: Session, by: WrittenBy): Omit<TransactionScope, 'callerOf'> {
+  override scopeOf(session: Session, by: WrittenBy): TransactionScope {
     const { reads, mirror, policies } = this.services;
     const asError = (error: unknown): unknown => {
       const { caller, access } = by.writer;
@@ -391,12 +388,12 @@ export class Writes extends WriteExecution {
     const target = this.restrict(request.collection, call.writer, this.services.mirror.model);
     const { model } = target.context;
     await checkDisclosure(values(model), pipeline.keys, { ...this.hookContext(session, call), ...target.context });
-    const isExtended = this.isExtended(request, model);
-    const early = isSelecting(request) || isExtended ? null : await planWrite(request, target);
+    const isChanged = this.isChanged(request, model);
+    const early = isSelecting(request) || isChanged ? null : await planWrite(request, target);
     const isChecked = isReferenced && isIntercepted(target.collection, 'insert');
     const pipelined = early
       ? !isChecked && (await this.#pipelineWrite(early, call, session, isReferenced))
-      : !isExtended && request.kind === 'delete' && this.#pipelineDelete(request.selected, target, call);
+      : !isChanged && request.kind === 'delete' && this.#pipelineDelete(request.selected, target, call);
     if (pipelined) {
       pipeline.add(index, pipelined);
       return;
@@ -407,7 +404,7 @@ export class Writes extends WriteExecution {
       pipeline.receive(index, await this.#writeSelected(request, target, call));
       return;
     }
-    const planned = early ?? (await this.#planExtended(request, target, call, async () => session));
+    const planned = early ?? (await this.#planChanged(request, target, call, async () => session));
     pipeline.receive(index, await this.executeIn(session, planned, call, null));
     if (!isReferenced) return;
     const keys = planned.keys ?? parseWrittenKeys(await session.cell(WRITTEN_KEYS.text, []));
@@ -439,7 +436,7 @@ export class Writes extends WriteExecution {
     // Between its statements the service writes the log.
     if (callers?.mode === 'role') return null;
     await hashNewSecrets(planned, call.writer, (text) => session.query(database.qualified(text)));
-    const hooks = WriteHooks.ofPlan(planned, this.hooksOf(call));
+    const hooks = WriteHooks.ofPlan(planned, this.services.hooks);
     if (suppliesKeys(planned) || hooks.needTransaction || isDistributed(planned)) return null;
     hooks.validate();
     const asFailure = (error: unknown): unknown => asWriteFailure(error, planned);
@@ -457,7 +454,7 @@ export class Writes extends WriteExecution {
     const { collection, context } = target;
     const rule = deletionRule(target);
     if (this.services.callers?.mode === 'role') return null;
-    if (WriteHooks.ofDelete(collection, context.model, this.hooksOf(call)).needTransaction) return null;
+    if (WriteHooks.ofDelete(collection, context.model, this.services.hooks).needTransaction) return null;
     const flat = this.compiler.compileFlatDelete({ collection, rule, selected }, context, call);
     if (!flat) return null;
     this.countRows(1);
@@ -502,10 +499,10 @@ export class Writes extends WriteExecution {
       const guard = access && new Guard(access, model);
       if (guard && !guard.covers('update', collection, [])) guard.grant('create', collection);
       by.client.staged('restrict');
-      const isHooked = this.services.extensions?.reached('beforeWrite', collection.name, model).size ?? 0;
+      const isHooked = this.services.userHooks?.mayChange(collection, model) ?? false;
       return this.services.database.imports.use((session) => {
         const plan = async (rows: readonly Input[]): Promise<PlannedWrite> => {
-          const hooks = isHooked ? this.beforeHooks(async () => session, call, { collection, context }) : null;
+          const hooks = isHooked ? this.payloadHooks(async () => session, call, { collection, context }) : null;
           const changed = hooks ? await hooks.rows(collection, rows, onConflict?.resolution === 'merge') : rows;
           return planImported(collection, changed, onConflict, context);
         };
@@ -518,7 +515,7 @@ export class Writes extends WriteExecution {
         };
         return session.transaction(async () => {
           await session.become(writeSettings(this.services.callers, by, () => [collection]));
-          return work({ session, model, collection, access, plan, write, isHooked: isHooked > 0 });
+          return work({ session, model, collection, access, plan, write, isHooked });
         });
       }, turnOf(by));
     };
@@ -538,7 +535,7 @@ export class Writes extends WriteExecution {
       checkKeyed(collection);
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
       if (!field?.column) throw invalidPayload(`The collection "${name}" has no sort field`);
-      if (this.services.extensions?.hasWriteHooks(collection))
+      if (this.services.userHooks?.follow(collection))
         throw invalidPayload(`An extension has hooks for writes of "${name}": change "${field.name}" by PATCH`);
       const keys = [item, to].map((key) => shownKey(collection, key));
       if (keys.includes(null)) throw invalidPayload('"item" and "to" must be keys');
