@@ -68,7 +68,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     router,
     items,
     watchChanges: (listener) => opened.watchChanges(listener),
-    serving: () => opened.start(),
+    serving: () => opened.all('start'),
     names: parts.dialect?.names ?? null,
     sockets: opened.sockets(),
     generation: () => identities.generation,
@@ -85,8 +85,8 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
       readiness.stop();
       await opened.stop();
     },
-    endProcesses: () => opened.close(),
-    ended: () => opened.end(),
+    endProcesses: () => opened.all('close'),
+    ended: () => opened.all('end'),
   };
 }
 
@@ -231,11 +231,11 @@ function apply(message: Broadcast, { core, identities, persisted }: Parts, opene
       break;
     case 'access':
       identities.forget();
-      opened.accessChanged();
+      opened.notify('onAccessChange');
       break;
     case 'sessions-ended':
       for (const session of message.sessions) identities.forgetSession(session);
-      opened.sessionsEnded();
+      opened.notify('onSessionsEnded');
       break;
     case 'budgets':
       applyBudgets(message.text, core.reads.shapeStats);
@@ -252,7 +252,7 @@ function apply(message: Broadcast, { core, identities, persisted }: Parts, opene
       core.speed.memory?.clear();
       break;
     case 'reload':
-      opened.reload();
+      opened.notify('onReload');
       break;
     case 'feature':
       opened.apply(message.name, message.payload);

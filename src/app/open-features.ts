@@ -26,7 +26,7 @@ export interface AllThreads {
 
 export class OpenFeatures {
   readonly #parts = new Map<string, FeaturePart>();
-  #stopped: Promise<unknown> | null = null;
+  #stopped: Promise<void> | null = null;
 
   private constructor(
     private readonly context: CommonContext,
@@ -39,7 +39,7 @@ export class OpenFeatures {
       for (const feature of inOrder(features)) await opened.#open(feature);
     } catch (error) {
       await opened.stop();
-      await opened.close();
+      await opened.all('close');
       throw error;
     }
     return opened;
@@ -114,12 +114,8 @@ export class OpenFeatures {
     await watch(listener);
   }
 
-  accessChanged(): void {
-    for (const part of this.#all) part.onAccessChange?.();
-  }
-
-  sessionsEnded(): void {
-    for (const part of this.#all) part.onSessionsEnded?.();
+  notify(moment: 'onAccessChange' | 'onSessionsEnded' | 'onReload'): void {
+    for (const part of this.#all) part[moment]?.();
   }
 
   answer(feature: string, question: unknown): unknown {
@@ -130,27 +126,15 @@ export class OpenFeatures {
     this.#parts.get(feature)?.onBroadcast?.(payload);
   }
 
-  reload(): void {
-    for (const part of this.#all) part.onReload?.();
-  }
-
-  /** Resolves when all have started. */
-  async start(): Promise<void> {
-    await Promise.all(this.#all.map((part) => part.start?.()));
+  /** Resolves when all parts are done. */
+  async all(moment: 'start' | 'stop' | 'close' | 'end'): Promise<void> {
+    await Promise.all(this.#all.map((part) => part[moment]?.()));
   }
 
   /** A second call waits for the same end. */
-  stop(): Promise<unknown> {
-    this.#stopped ??= Promise.all(this.#all.map((part) => part.stop?.()));
+  stop(): Promise<void> {
+    this.#stopped ??= this.all('stop');
     return this.#stopped;
-  }
-
-  async close(): Promise<void> {
-    await Promise.all(this.#all.map((part) => part.close?.()));
-  }
-
-  async end(): Promise<void> {
-    await Promise.all(this.#all.map((part) => part.end?.()));
   }
 }
 
@@ -166,12 +150,8 @@ export function inOrder(features: readonly Feature[]): readonly Feature[] {
 }
 
 /** The other API that clients may use, or null if there is none. */
-export async function dialectOf(features: readonly Feature[], config: Config): Promise<Dialect | null> {
-  for (const feature of features) {
-    const dialect = await feature.dialect?.(config);
-    if (dialect) return dialect;
-  }
-  return null;
+export function dialectOf(features: readonly Feature[], config: Config): Promise<Dialect | null> {
+  return firstOf(features, (feature) => feature.dialect?.(config));
 }
 
 /** The write hooks of all features. */
@@ -181,10 +161,17 @@ export async function hooksOf(features: readonly Feature[], config: Config): Pro
 }
 
 /** The hooks of users, or null if there are none. */
-export async function openHooks(features: readonly Feature[], context: HooksContext): Promise<OpenHooks | null> {
+export function openHooks(features: readonly Feature[], context: HooksContext): Promise<OpenHooks | null> {
+  return firstOf(features, (feature) => feature.openHooks?.(context));
+}
+
+async function firstOf<Value>(
+  features: readonly Feature[],
+  of: (feature: Feature) => Promise<Value | null> | undefined,
+): Promise<Value | null> {
   for (const feature of features) {
-    const hooks = await feature.openHooks?.(context);
-    if (hooks) return hooks;
+    const value = await of(feature);
+    if (value) return value;
   }
   return null;
 }

@@ -23,13 +23,23 @@ interface CallParts {
   readonly body?: unknown;
 }
 
-export function itemsApi<Row extends object = Item>(collection: string, send: SendItemsCall): Items<Row> {
+/** With `isHandled`, a call that nobody awaits may fail: a rejected promise without a handler would end the process. */
+export function itemsApi<Row extends object = Item>(
+  collection: string,
+  send: SendItemsCall,
+  isHandled = false,
+): Items<Row> {
   if (typeof collection !== 'string' || collection === '') throw invalidQuery('"collection" must be a name');
   // A wrong argument rejects, as a refused request does.
-  const call = async <Data>(method: ItemsCall['method'], parts: () => CallParts): Promise<Data> => {
+  const answerTo = async <Data>(method: ItemsCall['method'], parts: () => CallParts): Promise<Data> => {
     const { key = null, query, body } = parts();
     const queryString = query === undefined ? '' : queryStringOf(query);
     return send<Data>({ method, collection, key, queryString, body });
+  };
+  const call = <Data>(method: ItemsCall['method'], parts: () => CallParts): Promise<Data> => {
+    const answer = answerTo<Data>(method, parts);
+    if (isHandled) answer.catch(() => {});
+    return answer;
   };
   return {
     read: (query = {}) => call('SEARCH', () => ({ body: { query: checkedQuery(query) } })),
@@ -43,23 +53,6 @@ export function itemsApi<Row extends object = Item>(collection: string, send: Se
       call('DELETE', () =>
         typeof selected === 'object' ? { body: checkedSelection(selected) } : { key: keyText(selected) },
       ),
-  };
-}
-
-/** The same calls, of which one that nobody awaits may fail: a rejected promise without a handler would end the process. */
-export function withHandledErrors<Row extends object>(items: Items<Row>): Items<Row> {
-  const handled = <Data>(answer: Promise<Data>): Promise<Data> => {
-    answer.catch(() => {});
-    return answer;
-  };
-  return {
-    read: (query) => handled(items.read(query)),
-    readOne: (key, query) => handled(items.readOne(key, query)),
-    create: (data, query) => handled(items.create(data, query)),
-    createMany: (data, query) => handled(items.createMany(data, query)),
-    update: (key, data, query) => handled(items.update(key, data, query)),
-    updateMany: (selection, data, query) => handled(items.updateMany(selection, data, query)),
-    delete: (selected) => handled(items.delete(selected)),
   };
 }
 

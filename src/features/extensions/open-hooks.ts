@@ -8,8 +8,7 @@ import { BeforeWrites, isExtended } from './before-write.js';
 import { extensionRoutes } from './extension-routes.js';
 import type { Extensions } from './extensions.js';
 import { openExtensions } from './load-extensions.js';
-import { namedCaller } from './named-caller.js';
-import { ProgramApi } from './program-api.js';
+import { namedCaller, ProgramApi } from './program-api.js';
 import { ConditionalReads } from './read-conditions.js';
 
 export async function openHooks(context: HooksContext): Promise<OpenHooks | null> {

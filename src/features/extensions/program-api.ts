@@ -5,13 +5,14 @@ import { isObject, parseJson } from '../../base/exact-json.js';
 import { parseOwnJson, propertiesOf } from '../../base/narrow.js';
 import { NO_AUTHOR } from '../../compiler/plan/write/write.js';
 import { parseRead, parseSearch } from '../../compiler/request/rest.js';
+import { UUID_PATTERN } from '../../compiler/sql/codec.js';
+import type { NamedCaller } from '../../server/access/identities.js';
 import type { Identity } from '../../server/access/identity.js';
 import type { As, CompiledRequest, Item, Items, LateralApi, TransactionApi } from '../../server/execute/hooks/api.js';
 import type { CallerApi } from '../../server/execute/hooks/definition.js';
 import { NO_CLIENT } from '../../server/execute/stages.js';
 import type { CalledService } from '../../server/feature/local-server.js';
 import { type ItemsCall, itemsApi } from './items-api.js';
-import { namedCaller } from './named-caller.js';
 import { TransactionItems } from './transaction-items.js';
 
 /** `local` throws if the service does not run. */
@@ -105,6 +106,23 @@ export class ProgramApi implements LateralApi {
       graphql: async (document, variables, { as }) => this.#graphql(document, variables, await identityOf(as)),
     };
   }
+}
+
+/** The caller that a program names for each of its requests. It is required: a program that forgets it must not act as an administrator. */
+export function namedCaller(as: unknown): NamedCaller {
+  if (as === 'administrator' || as === 'public') return { kind: as };
+  const [entry, ...others] = isObject(as) ? Object.entries(as) : [];
+  const [name, value] = entry ?? [];
+  if (others.length > 0 || typeof value !== 'string') throw invalidAs();
+  if (name === 'token' && /^[\x21-\x7e]+$/.test(value)) return { kind: 'token', token: value };
+  if (!UUID_PATTERN.test(value)) throw invalidAs();
+  if (name === 'user') return { kind: 'user', user: value, session: null };
+  if (name === 'role') return { kind: 'role', role: value };
+  throw invalidAs();
+}
+
+function invalidAs(): Error {
+  return invalidQuery('"as" must be "administrator", "public", { user: <id> }, { role: <id> } or { token: <token> }');
 }
 
 function decoded(part: string | undefined): string | undefined {

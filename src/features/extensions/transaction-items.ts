@@ -15,7 +15,7 @@ import { seenBy } from '../../server/execute/writer.js';
 import { isConflict } from '../../server/postgres/pools/conflicts.js';
 import type { Session } from '../../server/postgres/pools/sessions.js';
 import type { BoundHook, Extensions } from './extensions.js';
-import { type ItemsCall, itemsApi, withHandledErrors } from './items-api.js';
+import { type ItemsCall, itemsApi } from './items-api.js';
 
 /** The transaction, and the caller that `as` names. */
 export interface CallScope extends TransactionScope {
@@ -43,15 +43,15 @@ export class TransactionItems implements HookTransaction {
     collection: string,
     { as = 'caller', hooks = true }: { readonly as?: As | 'caller'; readonly hooks?: boolean } = {},
   ): Items<Row> {
-    const items = itemsApi<Row>(collection, <Data>(call: ItemsCall) => {
+    const send = <Data>(call: ItemsCall): Promise<Data> => {
       if (this.#isClosed) throw ended();
       const done = this.#inOrder(() => this.#run<Data>(call, as, hooks));
       this.#running = done.catch((error: unknown) => {
         if (this.#isClosed) this.#unheard ??= { error };
       });
       return done;
-    });
-    return withHandledErrors(items);
+    };
+    return itemsApi<Row>(collection, send, true);
   }
 
   /**

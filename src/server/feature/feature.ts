@@ -104,7 +104,7 @@ export interface FeaturePart<Exports = unknown> {
   end?(): Promise<void>;
 }
 
-/** What hooks of users are opened with: reads and writes need them. */
+/** The services that hooks of users get when they are opened, before reads and writes are made. */
 export interface HooksContext<Options extends OptionTable = NoOptions> {
   readonly config: ConfigWith<Options>;
   readonly mirror: Mirror;

@@ -2,7 +2,7 @@
 import type { ChangeEvent } from '../changes/change-event.js';
 import type { FeatureContext } from './feature.js';
 
-/** What calls of a program or an extension need. */
+/** The services for calls of a program or an extension. */
 export type CalledService = Pick<FeatureContext, 'items' | 'fetch'>;
 
 export interface LocalServer extends CalledService {

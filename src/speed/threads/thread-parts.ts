@@ -1,16 +1,14 @@
 /** The parts of a serving thread. `app` makes them, because only it knows the features. */
 import type { Event, Observer } from '../../base/observe.js';
 import type { Synonyms } from '../../compiler/model/synonyms.js';
-import type { ItemsServices } from '../../server/api/items/item-writes.js';
 import type { Metric } from '../../server/api/server/metric.js';
 import type { Gather } from '../../server/api/server/metrics.js';
 import type { ShapeReport } from '../../server/batching/shape-stats.js';
-import type { ChangeEvent } from '../../server/changes/change-event.js';
 import type { Config } from '../../server/config/config.js';
 import type { Extension } from '../../server/execute/hooks/definition.js';
 import type { Core as FeatureCore } from '../../server/feature/core.js';
 import type { OpenHooks } from '../../server/feature/feature.js';
-import type { RequestSource } from '../../server/http/app.js';
+import type { LocalServer } from '../../server/feature/local-server.js';
 import type { Limits } from '../../server/http/limiter.js';
 import type { EdgeNames } from '../../server/http/reply.js';
 import type { RequestRecorder } from '../../server/http/request-recorder.js';
@@ -52,7 +50,7 @@ export interface Shared {
   /** Counts of logged events, if this thread counts them: there is one log. */
   readonly events: ReadonlyMap<Event['kind'], number>;
   /** Answers a request in this thread as the port does. */
-  readonly fetch: (request: Request, source: RequestSource) => Promise<Response>;
+  readonly fetch: LocalServer['fetch'];
   /** The metrics of all threads. */
   readonly gather: Gather;
   /** The statistics of all threads about the shapes of their statements. */
@@ -63,13 +61,10 @@ export interface Shared {
   readonly health: () => Promise<Health>;
 }
 
-export interface App {
+export interface App extends Pick<LocalServer, 'items' | 'watchChanges'> {
   readonly router: Router;
   /** Translates the names of the service for clients of another API, such as Directus; null if clients use the names of the service. */
   readonly names: EdgeNames | null;
-  readonly items: ItemsServices;
-  /** Reports each committed change. Rejects if PostgreSQL does not report changes. */
-  watchChanges(listener: (event: ChangeEvent) => void): Promise<void>;
   /** Requests are answered from now on. Work in the background begins: before, it would delay the start. */
   serving(): Promise<void>;
   /** The WebSocket protocols. */
