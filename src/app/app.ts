@@ -128,7 +128,7 @@ async function createParts(config: Config, core: Core, shared: Shared, observe: 
     verifiers: [tokens, new ForeignTokens(config.JWT_ISSUERS, resolveUser, databaseClaims(config))],
     cookieName: config.SESSION_COOKIE_NAME,
     stalenessMs: config.MAX_STALENESS,
-    obstacle: () => database.obstacle,
+    served: database,
     onView: (administrator, as) => observe({ kind: 'viewed-as', administrator, as }),
   });
   const access = {

@@ -58,7 +58,7 @@ interface IdentityOptions {
   /** For this long a cached identity may outlive a lost notification. */
   readonly stalenessMs: number;
   /** Why the database cannot be served, or null. */
-  readonly obstacle?: () => string | null;
+  readonly served?: { readonly obstacle: string | null };
   /** Called when an administrator begins to read as another user. */
   readonly onView?: (administrator: string | null, as: string) => void;
 }
@@ -87,7 +87,7 @@ export class Identities {
 
   /** Answers at once for cached callers. Throws, or rejects, for a token that is not valid, and while the database cannot be served. */
   identify(credentials: RequestCredentials): Identity | Promise<Identity> {
-    const obstacle = this.options.obstacle?.() ?? null;
+    const obstacle = this.options.served?.obstacle ?? null;
     if (obstacle !== null) throw serviceUnavailable('database', obstacle);
     return credentials.headers.viewAs === '' ? this.#identify(credentials) : this.#view(credentials);
   }

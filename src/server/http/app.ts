@@ -240,9 +240,13 @@ function createHandler(router: Router, cors: Cors | null, { config, limit, names
       throw invalidQuery(`The URL is longer than ${maxUrl} bytes`, { option: 'MAX_URL_SIZE', limit: maxUrl });
     }
     const route = router.find(exchange, names);
-    if (exchange.headers.viewAs !== '' && !isRead(exchange) && !route.mayRead) throw viewWrites();
-    if (!route.isConditional && !isRead(exchange)) refuseConditions(exchange);
-    if (!streamsBody(route, exchange)) exchange.collect(config.MAX_PAYLOAD_SIZE, config.BODY_TIMEOUT);
+    if (!isRead(exchange)) {
+      if (exchange.headers.viewAs !== '' && !route.mayRead) throw viewWrites();
+      if (!route.isConditional) refuseConditions(exchange);
+    }
+    const { method } = exchange;
+    if (method !== 'GET' && method !== 'HEAD' && !streamsBody(route, exchange))
+      exchange.collect(config.MAX_PAYLOAD_SIZE, config.BODY_TIMEOUT);
     if (exchange.headers.cookie !== '') checkOrigin(exchange);
     return route;
   };

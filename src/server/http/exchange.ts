@@ -25,6 +25,8 @@ export interface Headers {
   readonly origin: string;
   readonly requestMethod: string;
   readonly prefer: string;
+  /** Whether the request comes from an `EventSource`. */
+  readonly wantsEvents: boolean;
   /** '' if no reads are served from memory. */
   readonly cacheControl: string;
   /** '' if reads are served neither from replicas nor from memory. */
@@ -98,6 +100,9 @@ export class Exchange {
   /** Removed from the query string, which is logged, cached and shown. */
   readonly accessToken: string;
   readonly headers: Headers;
+  readonly prefer: string;
+  /** Whether the request comes from an `EventSource`. */
+  readonly wantsEvents: boolean;
   readonly acceptEncoding: string;
   readonly id: string;
   /** Decoded parts of the path that the route names. */
@@ -140,6 +145,8 @@ export class Exchange {
   isWrite = false;
   /** Bytes of the response's body, before compression: counted while traffic is recorded. */
   sentBytes = 0;
+  /** Milliseconds by stage, negative for those that it did not pass; null for none. */
+  stageTimes: StageTimes | null = null;
   /** The response from memory that this request gets, and its caller. */
   kept: { readonly answer: KeptAnswer; readonly caller: Identity } | null = null;
   /** The request headers, if replies to this URL are kept in memory, or null. */
@@ -149,7 +156,6 @@ export class Exchange {
   #address: string | null = null;
   #abortListeners: (() => void)[] | null = null;
   #stageBegun = this.begun;
-  #stageTimes: StageTimes | null = null;
   /** Reads that its statement carried. */
   #batch = 1;
   #body: Promise<Buffer> | null = null;
@@ -169,6 +175,8 @@ export class Exchange {
     this.accessToken = accessToken;
     const read = readHeaders(request, this, hooks);
     this.headers = read;
+    this.prefer = read.prefer;
+    this.wantsEvents = read.accept.startsWith(EVENT_STREAM) && !REFUSED.test(read.accept);
     this.#forwarded = read.forwarded;
     this.#forwardedProtocol = read.forwardedProtocol;
     this.acceptEncoding = read.acceptEncoding;
@@ -204,16 +212,6 @@ export class Exchange {
     return this.headers.cookie === '' ? '' : readCookie(this.headers.cookie, name);
   }
 
-  /** Whether the request comes from an `EventSource`. */
-  get wantsEvents(): boolean {
-    const { accept } = this.headers;
-    return accept.startsWith(EVENT_STREAM) && !REFUSED.test(accept);
-  }
-
-  get prefer(): string {
-    return this.headers.prefer;
-  }
-
   /** The log position of the header or of the cookie, the later one. */
   get position(): string {
     return laterPosition(this.headers.position, this.hooks.positions?.read(this) ?? '');
@@ -246,7 +244,7 @@ export class Exchange {
     // It reveals which changes the caller may not see, and what others have read.
     if (this.fromAdministrator || this.hooks.timingFor === 'true')
       this.extraHeaders += '\r\nCache-Status: lateral; hit';
-    this.#stageTimes = null;
+    this.stageTimes = null;
     this.kept = { answer, caller };
   }
 
@@ -256,7 +254,6 @@ export class Exchange {
 
   /** Reads the body, up to the given size and time: to be called before anything is awaited, since data without a reader is lost. */
   collect(maxBytes: number, timeoutMs: number): void {
-    if (this.method === 'GET' || this.method === 'HEAD') return;
     this.#body = this.#collect(maxBytes, timeoutMs);
     // Whether the route wants the body is known later; a failure before that must not count as unhandled.
     this.#body.catch(() => {});
@@ -287,8 +284,8 @@ export class Exchange {
   staged(stage: Stage): void {
     if (!this.hooks.timing) return;
     const now = performance.now();
-    this.#stageTimes ??= noStageTimes();
-    addStageTime(this.#stageTimes, stage, now - this.#stageBegun);
+    this.stageTimes ??= noStageTimes();
+    addStageTime(this.stageTimes, stage, now - this.#stageBegun);
     this.stageEnded(stage, this.#stageBegun, now);
     this.#stageBegun = now;
   }
@@ -309,25 +306,20 @@ export class Exchange {
   }
 
   /**
-   * The Server-Timing header; '' for a request that passed no stage. It ends the last of them. The times reveal what is cached, and how
+   * The Server-Timing header. It ends the last stage. The times reveal what is cached, and how
    * many rows the caller may not see. So only administrators get them, unless the option allows more callers.
    */
   serverTiming(): string {
-    if (this.#stageTimes === null) return '';
+    if (this.stageTimes === null) return '';
     this.staged('reply');
     const { timingFor } = this.hooks;
     const isSent = timingFor === 'administrators' ? this.fromAdministrator : timingFor === 'true';
-    return isSent ? serverTiming(this.#stageTimes, this.#batch) : '';
+    return isSent ? serverTiming(this.stageTimes, this.#batch) : '';
   }
 
   /** The template of its route; '' if none matched. */
   get route(): string {
     return this.routeStats?.path ?? '';
-  }
-
-  /** Milliseconds by stage, negative for those that it did not pass; null for none. */
-  get stageTimes(): readonly number[] | null {
-    return this.#stageTimes;
   }
 
   /** Whether the body was collected, and is JSON or empty. */

@@ -251,7 +251,7 @@ export function headOf(exchange: Exchange, reply: Reply, common: HeaderList, clo
   if (exchange.closes) head += '\r\nConnection: close';
   if (reply.type !== '') head += `\r\nContent-Type: ${reply.type}`;
   if (reply.tag !== undefined) head += `\r\nETag: ${reply.tag}`;
-  const timing = exchange.serverTiming();
+  const timing = exchange.stageTimes === null ? '' : exchange.serverTiming();
   if (timing !== '') head += `\r\nServer-Timing: ${timing}`;
   if (exchange.extraHeaders !== '') head += exchange.extraHeaders;
   for (const [name, value] of common) head += `\r\n${name}: ${inAscii(value)}`;

@@ -38,6 +38,8 @@ const RETRY_OPEN_AFTER_MS = 1_000;
 
 export class ConnectionSlots {
   readonly size: number;
+  /** Connections that have a statement in flight. */
+  busy = 0;
   /** The one that was used last comes last. */
   readonly #free: ConnectionSlot[];
   readonly #aside: ConnectionSlot[] = [];
@@ -66,10 +68,6 @@ export class ConnectionSlots {
     this.#parallel = this.#free[0];
     this.size = connections.length;
     this.#reserved = connections.length > 1 ? Math.ceil(connections.length * RESERVED_SHARE) : 0;
-  }
-
-  get busy(): number {
-    return this.size - this.#free.length - this.#aside.length;
   }
 
   get isAnyOpen(): boolean {
@@ -110,6 +108,7 @@ export class ConnectionSlots {
     const slot =
       (isMaybeSlow || useParallel ? this.#free.splice(coldest, 1)[0] : this.#free.pop()) ?? this.#aside.shift();
     if (slot === undefined) throw new Error('no connection is free');
+    this.busy++;
     slot.isLimited = isLimited;
     slot.caller = isLimited ? caller : '';
     if (isLimited) this.#limited++;
@@ -118,6 +117,7 @@ export class ConnectionSlots {
   }
 
   release(slot: ConnectionSlot, couldOpen: boolean): void {
+    this.busy--;
     this.#uncount(slot);
     if (couldOpen) this.#return(slot, this.#free.length);
     else {

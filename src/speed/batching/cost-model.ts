@@ -36,33 +36,17 @@ export class CostModel {
   #costMs: number | null = null;
   /** Milliseconds of a statement with one read, null before the first. */
   #singleMs: number | null = null;
-  #trialSize = 1;
   #statementsBeforeTrial = 0;
-  #costClass: CostClass = 'unknown';
-
-  get costClass(): CostClass {
-    return this.#costClass;
-  }
-
+  costClass: CostClass = 'unknown';
   /** Reads that one statement should carry at most. */
-  get batchSize(): number {
-    if (this.#costMs === null) return 1;
-    const affordable = Math.min(MAX_BATCH_READS, Math.floor(BATCH_BUDGET_MS / this.#costMs));
-    return this.#costClass === 'cheap' ? affordable : Math.max(affordable, this.#trialSize);
-  }
-
+  batchSize = 1;
   /**
    * Reads that a statement may carry although they do not seem cheap: if all CPUs are busy, even the cheapest reads take long, and hardly
    * longer in a batch. It grows while batches pay off.
    */
-  get trialSize(): number {
-    return this.#trialSize;
-  }
-
+  trialSize = 1;
   /** Connections that its statements share. */
-  get maxSlots(): number {
-    return (this.#costMs ?? BATCH_BUDGET_MS) * CHEAPEST_READS_PER_BATCH <= BATCH_BUDGET_MS ? 1 : MAX_SLOTS_PER_SHAPE;
-  }
+  maxSlots = MAX_SLOTS_PER_SHAPE;
 
   /** The expected duration of a statement with so many reads; null before the first answer. */
   expectedMs(reads: number): number | null {
@@ -85,16 +69,19 @@ export class CostModel {
 
   #setCost(costMs: number): void {
     this.#costMs = costMs;
-    this.#costClass =
+    this.costClass =
       costMs > SLOW_READ_MS ? 'slow' : costMs * CHEAP_READS_PER_BATCH <= BATCH_BUDGET_MS ? 'cheap' : 'moderate';
+    const affordable = Math.min(MAX_BATCH_READS, Math.floor(BATCH_BUDGET_MS / costMs));
+    this.batchSize = this.costClass === 'cheap' ? affordable : Math.max(affordable, this.trialSize);
+    this.maxSlots = costMs * CHEAPEST_READS_PER_BATCH <= BATCH_BUDGET_MS ? 1 : MAX_SLOTS_PER_SHAPE;
   }
 
   #judgeTrial(ms: number, reads: number): void {
     const known = this.#singleMs ?? ms;
     if (reads === 1) this.#singleMs = known + (ms - known) / 4;
-    if (reads < this.#trialSize || --this.#statementsBeforeTrial > 0) return;
+    if (reads < this.trialSize || --this.#statementsBeforeTrial > 0) return;
     const pays = reads === 1 || ms <= MAX_BATCH_SLOWDOWN * known;
     if (!pays) this.#statementsBeforeTrial = STATEMENTS_BETWEEN_TRIALS;
-    this.#trialSize = pays && ms * 4 < MAX_BATCH_MS ? Math.min(MAX_BATCH_READS, reads * 2) : Math.max(1, reads >> 1);
+    this.trialSize = pays && ms * 4 < MAX_BATCH_MS ? Math.min(MAX_BATCH_READS, reads * 2) : Math.max(1, reads >> 1);
   }
 }

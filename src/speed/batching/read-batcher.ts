@@ -329,7 +329,7 @@ function endUnanswered(reads: readonly PendingRead[]): void {
 function plainQuery(queue: ShapeQueue, reads: readonly PendingRead[], prepare: boolean, onEnd: OnEnd): WireQuery {
   const [first] = reads;
   return {
-    text: textFor(queue.shape.statement.text, first?.settings ?? null),
+    text: first?.settings ? textFor(queue.shape.statement.text, first.settings) : queue.shape.statement.text,
     parameters: first?.parameters ?? [],
     prepare,
     columns: 1,

@@ -22,23 +22,21 @@ export class PendingRead {
   isReturned = false;
   #answered = false;
 
+  readonly parameters: (string | null)[];
+  readonly settings: CallerSettings | null;
+
   constructor(
     private readonly read: BoundRead,
     private readonly listener: ReadListener,
     /** The number of the sweep after which it arrived. */
     readonly arrived: number,
-  ) {}
-
-  get parameters(): (string | null)[] {
-    return this.read.parameters;
+  ) {
+    this.parameters = read.parameters;
+    this.settings = read.settings;
   }
 
   get prepare(): boolean {
     return this.read.prepare && !this.read.shape.isUnprepared;
-  }
-
-  get settings(): CallerSettings | null {
-    return this.read.settings;
   }
 
   get isGone(): boolean {

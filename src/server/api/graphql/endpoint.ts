@@ -14,7 +14,8 @@ import type { ParsedOperation } from '../../../compiler/request/ast.js';
 import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
-import { type MaybePromise, type ReadStages, RepliedRead, read, write } from '../../execute/pipeline.js';
+import { type MaybePromise, type ReadStages, read, write } from '../../execute/pipeline.js';
+import { RepliedRead } from '../../execute/reads/read-listeners.js';
 import type { PreparedRead, Reads } from '../../execute/reads/reads.js';
 import type { Writes } from '../../execute/writes/writes.js';
 import type { Exchange } from '../../http/exchange.js';
@@ -206,7 +207,8 @@ class OperationRead extends RepliedRead implements ReadStages<ParsedOperation, R
     checkArguments(prepared.compiled.calls, prepared.query.values);
     const explain = explainPreference(this.client.headers.prefer);
     if (explain) return explainItems(prepared, reads, explain);
-    reads.answer(prepared, this.as(prepared.caller));
+    this.identity = prepared.caller;
+    reads.answer(prepared, this);
     return DEFERRED;
   }
 

@@ -18,7 +18,8 @@ import { limitsOf, type ParseLimits } from '../../../compiler/request/parse-cont
 import { parseRead, parseRpc, parseRpcSearch, parseSearch, tagged } from '../../../compiler/request/rest.js';
 import type { Identity } from '../../access/identity.js';
 import { mayExplain } from '../../access/view-as.js';
-import { type MaybePromise, type ReadStages, RepliedRead, read } from '../../execute/pipeline.js';
+import { type MaybePromise, type ReadStages, read } from '../../execute/pipeline.js';
+import { RepliedRead } from '../../execute/reads/read-listeners.js';
 import type { PreparedRead, Reads } from '../../execute/reads/reads.js';
 import { isNotModified, tagOf, withoutEnvelope, withoutRow } from '../../http/etag.js';
 import type { Exchange } from '../../http/exchange.js';
@@ -122,7 +123,8 @@ export class ItemsRead extends RepliedRead implements ReadStages<Parsed, Reply |
     if (prepared.query.format) return exportItems(prepared, prepared.query.format, reads, this.client).reply;
     if (prepared.compiled.stream) return streamItems(prepared, reads, this.client);
     this.#isBare = prepared.query.bare === true;
-    reads.answer(prepared, this.as(prepared.caller));
+    this.identity = prepared.caller;
+    reads.answer(prepared, this);
     return DEFERRED;
   }
 

@@ -8,7 +8,6 @@ import type { Identity } from '../../access/identity.js';
 import type { PlanKind } from '../../batching/shape-stats.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { LogPosition } from '../../postgres/pools/sessions.js';
-import { copyBorrowed } from '../../postgres/wire/wire-query.js';
 import type { BilledCaller } from '../caller-budget.js';
 import type { ReadNeed } from '../consistency.js';
 import type { CompiledRead } from './compiled-read.js';
@@ -122,42 +121,4 @@ export interface ResultMemory {
 export function planKindOf({ isFenced, isPlannedPerRead, isUnprepared }: Shape): PlanKind {
   if (isFenced) return 'fenced';
   return isPlannedPerRead || isUnprepared ? 'custom' : 'generic';
-}
-
-/** Passes results on, and calls `onError` on a failure. */
-export class RecoveringListener implements ReadListener {
-  constructor(
-    private readonly listener: ReadListener,
-    readonly onError: (error: unknown) => void,
-  ) {}
-
-  get aborted(): boolean {
-    return this.listener.aborted;
-  }
-
-  get caller(): string {
-    return this.listener.caller ?? '';
-  }
-
-  onResult(cell: Buffer | null, reads: number): void {
-    this.listener.onResult(cell, reads);
-  }
-}
-
-/** Settles a promise. */
-export class PromiseListener implements ReadListener {
-  constructor(
-    private readonly request: { readonly aborted: boolean },
-    readonly caller: string,
-    private readonly resolve: (cell: Buffer | null) => void,
-    readonly onError: (error: unknown) => void,
-  ) {}
-
-  get aborted(): boolean {
-    return this.request.aborted;
-  }
-
-  onResult(cell: Buffer | null): void {
-    this.resolve(copyBorrowed(cell));
-  }
 }

@@ -32,7 +32,7 @@ import type { ResponseMemory } from '../../postgres/wire/response-memory.js';
 import type { BoundStatement } from '../../postgres/wire/wire-query.js';
 import { type BilledCaller, billWriter, type CallerBudgets } from '../caller-budget.js';
 import { settingsFor } from '../caller-scope.js';
-import { type Consistency, consistencyOf, type ReadNeed } from '../consistency.js';
+import { type Consistency, type ConsistencyLevel, consistencyOf, type ReadNeed, readPosition } from '../consistency.js';
 import { refusedRead } from '../distributed.js';
 import type { ReadHooks } from '../hooks/read-hooks.js';
 import { retry } from '../retry.js';
@@ -41,15 +41,8 @@ import { StatementCache, type StatementCacheLimits } from '../statement-cache.js
 import type { Writer } from '../writer.js';
 import { type CompiledRead, compileShape } from './compiled-read.js';
 import { DatabaseRefusals } from './database-refusals.js';
-import {
-  PromiseListener,
-  planKindOf,
-  type ReadEngine,
-  type ReadListener,
-  RecoveringListener,
-  type ResultMemory,
-  type Shape,
-} from './read-executor.js';
+import { planKindOf, type ReadEngine, type ReadListener, type ResultMemory, type Shape } from './read-executor.js';
+import { PromiseListener, RecoveringListener } from './read-listeners.js';
 import { refusedInQuery, sentOrNamed } from './refused-values.js';
 
 /** A parsed read with the statement of its shape: only its values remain to be bound. */
@@ -66,6 +59,8 @@ export interface PreparedRead<Query extends ReadQuery = ReadQuery> {
   /** The request may be answered from memory: the client, whose address distinguishes callers without an account. */
   readonly fromMemory?: { readonly address: string } | null;
 }
+
+type MaybePrepared<Query extends ReadQuery> = PreparedRead<Query> | Promise<PreparedRead<Query>>;
 
 interface ReadLimits extends PlanLimits, StatementCacheLimits {
   /** The planner's estimate; null for no limit. */
@@ -173,12 +168,40 @@ export class Reads {
     return this.services.readHooks?.concern(collection) ?? false;
   }
 
-  /** The position that a replica needs to serve a request, or null if only the primary may. */
-  needOf(client: RequestClient, caller: Identity): ReadNeed | null | Promise<ReadNeed | null> {
+  /** The read with its statement, and where its result may come from. */
+  prepared<Query extends ReadQuery>(query: Query, caller: Identity, client: RequestClient): MaybePrepared<Query> {
     const preferred = client.prefer === '' ? null : consistencyOf(client.prefer);
     if (preferred) client.applied(`consistency=${preferred}`);
-    const { consistency } = this.services;
-    return consistency === null ? null : consistency.needOf(client, caller, preferred ?? 'session');
+    const need = this.services.consistency?.needOf(client, caller, preferred ?? 'session') ?? null;
+    const found = (reader: Identity, known: ReadNeed | null, compiled: CompiledRead): PreparedRead<Query> => {
+      const fromMemory = this.#mayReadMemory(client, reader, preferred) ? client : null;
+      return { query, compiled, caller: reader, need: known, origin: client, fromMemory };
+    };
+    if (need instanceof Promise || this.hasReadHooks)
+      return this.#preparedLater(found, need, { query, caller, client });
+    const compiled = this.prepare(query, caller, client);
+    return compiled instanceof Promise
+      ? compiled.then((done) => found(caller, need, done))
+      : found(caller, need, compiled);
+  }
+
+  /** Extensions may add conditions to the read, or another server be searched for. */
+  async #preparedLater<Prepared>(
+    found: (reader: Identity, need: ReadNeed | null, compiled: CompiledRead) => Prepared,
+    need: ReadNeed | null | Promise<ReadNeed | null>,
+    { query, caller, client }: { readonly query: ReadQuery; readonly caller: Identity; readonly client: RequestClient },
+  ): Promise<Prepared> {
+    const known = await need;
+    const reader = await this.conditioned(query, caller, client);
+    return found(reader, known, await this.prepare(query, reader, client));
+  }
+
+  /** Whether a result in memory is recent enough for the request. Conditions of extensions may change at any time. */
+  #mayReadMemory(client: RequestClient, caller: Identity, preferred: ConsistencyLevel | null): boolean {
+    const { memory } = this.engine;
+    if (memory === null || caller.conditions) return false;
+    const seen = readPosition(client.position);
+    return preferred !== 'strong' && !client.noCache && memory.serves(caller, client, seen);
   }
 
   /** Results in memory, or null if none are kept. */
@@ -302,17 +325,19 @@ export class Reads {
 
   #send(read: PreparedRead, listener: ReadListener): void {
     const { query, compiled, caller } = read;
+    const settings = this.settingsOf(read);
     const bound = bind(compiled.statement.parameters, query.values, caller);
     const isReused = this.#statements.isReused(compiled);
-    const shape = this.engine.shapeOf(compiled, bound, isReused ? { caller, from: NO_ADDRESS } : null);
-    const settings = this.settingsOf(read);
+    const billed = isReused ? { caller, from: NO_ADDRESS } : null;
+    const shape = compiled.uneven === null ? compiled : this.engine.shapeOf(compiled, bound, billed);
     const sent = { shape, parameters: bound, prepare: isReused, settings, need: needOf(read), isPaged: compiled.paged };
     this.engine.execute(sent, listener);
   }
 
   /** The settings that the transaction of the read begins with, or null if it needs none. */
   settingsOf({ compiled, caller, inDatabase = caller, origin = NO_CLIENT }: PreparedRead): CallerSettings | null {
-    return settingsFor(this.services.callers, compiled.callerScope, inDatabase, origin);
+    const { callers } = this.services;
+    return callers === null ? null : settingsFor(callers, compiled.callerScope, inDatabase, origin);
   }
 
   /** After a failure that may lie in a schema which changed. */

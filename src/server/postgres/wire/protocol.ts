@@ -128,7 +128,11 @@ const MAX_PREPARED_STATEMENTS = 200;
 export class PreparedStatements {
   /** By text; of so many as can be kept, the one that was not used for longest is the first. */
   readonly #names = new Map<string, Buffer>();
-  readonly #forgotten = new Set<Buffer>();
+  /**
+   * Names that the server is to forget before it hears of any statement: one that is used again would be taken there otherwise.
+   * They stay until `haveClosed` says that they were sent.
+   */
+  readonly forgotten = new Set<Buffer>();
   /** Put behind the texts that are prepared from now on. */
   #edition = '';
 
@@ -176,24 +180,16 @@ export class PreparedStatements {
     const name = this.#names.get(text);
     if (name === undefined) return;
     this.#names.delete(text);
-    this.#forgotten.add(name);
-  }
-
-  /**
-   * Names that the server is to forget before it hears of any statement: one that is used again would be taken there otherwise.
-   * They stay until `haveClosed` says that they were sent.
-   */
-  get forgotten(): ReadonlySet<Buffer> {
-    return this.#forgotten;
+    this.forgotten.add(name);
   }
 
   haveClosed(): void {
-    if (this.#forgotten.size > 0) this.#forgotten.clear();
+    if (this.forgotten.size > 0) this.forgotten.clear();
   }
 
   /** The connection is lost, and what it kept. */
   clear(): void {
     this.#names.clear();
-    this.#forgotten.clear();
+    this.forgotten.clear();
   }
 }
