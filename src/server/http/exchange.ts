@@ -25,8 +25,6 @@ export interface Headers {
   readonly origin: string;
   readonly requestMethod: string;
   readonly prefer: string;
-  /** Whether the request comes from an `EventSource`. */
-  readonly wantsEvents: boolean;
   /** '' if no reads are served from memory. */
   readonly cacheControl: string;
   /** '' if reads are served neither from replicas nor from memory. */

@@ -325,12 +325,12 @@ export class Reads {
 
   #send(read: PreparedRead, listener: ReadListener): void {
     const { query, compiled, caller } = read;
-    const settings = this.settingsOf(read);
+    const [settings, need] = [this.settingsOf(read), needOf(read)];
     const bound = bind(compiled.statement.parameters, query.values, caller);
     const isReused = this.#statements.isReused(compiled);
     const billed = isReused ? { caller, from: NO_ADDRESS } : null;
     const shape = compiled.uneven === null ? compiled : this.engine.shapeOf(compiled, bound, billed);
-    const sent = { shape, parameters: bound, prepare: isReused, settings, need: needOf(read), isPaged: compiled.paged };
+    const sent = { shape, parameters: bound, prepare: isReused, settings, need, isPaged: compiled.paged };
     this.engine.execute(sent, listener);
   }
 
