@@ -1,7 +1,7 @@
 /** The service inside of a Node program: `import { createLateral } from 'lateral'`. */
 
 import type { LateralOptions } from './app/option-names.js';
-import { options as all } from './app/options.js';
+import { options as all, openLog } from './app/options.js';
 import { startService } from './app/start.js';
 import type { Lateral } from './features/program/api.js';
 import { LateralService } from './features/program/lateral.js';
@@ -22,7 +22,8 @@ export interface ProgramParts {
 
 /** Throws if an option is unknown or has a wrong value. The environment of the process is not read: pass `...process.env` to use it. */
 export function createLateral(options: LateralOptions = {}, { extensions = [] }: ProgramParts = {}): Lateral {
-  return new LateralService(all.config(all.environment(options)), startService, { extensions });
+  const config = all.config(all.environment(options));
+  return new LateralService(config, startService, { extensions, log: openLog(config.LOG_LEVEL) });
 }
 
 /** Creates it and starts it, on its port. An aborted signal ends a start that takes too long. */

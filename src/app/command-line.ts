@@ -2,7 +2,6 @@
 import { execFile } from 'node:child_process';
 import { setFlagsFromString } from 'node:v8';
 import { ServiceError, StartError, UsageError } from '../base/errors.js';
-import { createObserver } from '../base/observe.js';
 import { packageVersion } from '../base/package-files.js';
 import type { Config } from '../server/config/config.js';
 import { topicsOf } from '../server/config/option-topics.js';
@@ -10,7 +9,7 @@ import { COMMAND_TOPICS, type CommandEntry } from '../server/feature/command.js'
 import type { Feature } from '../server/feature/feature.js';
 import { MAKERS } from './app.js';
 import { features } from './features.js';
-import { options } from './options.js';
+import { openLog, options } from './options.js';
 import { PROGRAM, type Service, startService } from './start.js';
 
 const all: readonly Feature[] = features;
@@ -41,7 +40,7 @@ const MEMORY_GROWTH = '--heap-growing-percent=50';
 async function start(flags: readonly string[]): Promise<void> {
   setFlagsFromString(MEMORY_GROWTH);
   const config = options.config({ ...process.env, ...options.flags(flags) });
-  const observe = createObserver(config.LOG_LEVEL);
+  const observe = openLog(config.LOG_LEVEL);
   await MAKERS.prepareProcess(config, observe);
   const stopped = new AbortController();
   const service = startService(config, observe, (message) => console.log(message), { signal: stopped.signal });

@@ -1,4 +1,5 @@
-/** The options of the service and of its features. */
+/** The options and the log of the service, with those of its features. */
+import { createObserver, type Observer } from '../base/observe.js';
 import { type ConfigWith, OptionReader } from '../server/config/config.js';
 import type { Environment } from '../server/config/option-kinds.js';
 import { OPTIONS } from '../server/config/option-table.js';
@@ -18,4 +19,9 @@ export const options = new OptionReader<AllOptions>(
 
 export function readConfig(environment: Environment): FullConfig {
   return options.config<AllOptions>(environment);
+}
+
+/** The log, with the events of all features. */
+export function openLog(level: string): Observer {
+  return createObserver(level, Object.assign({}, ...all.map(({ events }) => events)));
 }

@@ -59,7 +59,7 @@ import { MAKERS } from './app.js';
 import { createCore, synonymsOf } from './core.js';
 import { features } from './features.js';
 import { inOrder } from './open-features.js';
-import { options } from './options.js';
+import { openLog, options } from './options.js';
 
 export interface Service {
   readonly url: string;
@@ -370,6 +370,7 @@ export const PROGRAM: Program = {
   readWords: (...words) => options.words(...words),
   readFlags: (words) => options.flags(words),
   readConfig: (environment) => options.config(environment),
+  createObserver: openLog,
   withCore,
   withDatabase,
   withService,

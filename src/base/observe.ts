@@ -1,22 +1,8 @@
-/** The log: code reports events, and the table in this file alone decides how each is logged. */
+/** The log: code reports events. The table in this file, and those of features, decide how each is logged. */
 
 import { pino } from 'pino';
+import { debug, describeError, type Failure, failure, info, type Line, logError, repeated, warn } from './log-line.js';
 import { groupBy, messageOf, parseOwnJson, propertiesOf } from './narrow.js';
-import { isUnavailable } from './sqlstate.js';
-
-/** `repeated` is a warning that is logged once and then counted for a while. */
-type Level = 'debug' | 'info' | 'warn' | 'error' | 'repeated';
-
-interface Line {
-  readonly level: Level;
-  readonly text: string;
-  readonly fields: object;
-}
-
-const at =
-  (level: Level) =>
-  (text: string, fields: object = {}): Line => ({ level, text, fields });
-const [debug, info, warn, logError, repeated] = [at('debug'), at('info'), at('warn'), at('error'), at('repeated')];
 
 /** A schema that is not served. */
 export interface OtherSchema {
@@ -68,10 +54,6 @@ interface PoolerFound {
   readonly hears: boolean;
   /** Milliseconds. */
   readonly poll: number;
-}
-
-interface Failure {
-  readonly error: unknown;
 }
 
 interface Duration {
@@ -163,32 +145,13 @@ const EVENTS = {
   /** An administrator begins to read with the permissions of another. */
   'viewed-as': ({ administrator, as }: { readonly administrator: string | null; readonly as: string }) =>
     info('an administrator reads with the permissions of another caller', { administrator, as }),
-  'traffic-recorded': ({
-    administrator,
-    seconds,
-  }: {
-    readonly administrator: string | null;
-    readonly seconds: number;
-  }) => info('an administrator records the requests of the service', { administrator, seconds }),
   'secret-made-up': () =>
     warn('SECRET is not set: a random one is used, so tokens become invalid on restart and on other instances'),
   'secret-short': () => warn('SECRET is too short to be safe: use at least 32 random characters'),
   'mail-logged': ({ to, link }: { readonly to: string; readonly link: string }) =>
     warn('EMAIL_TRANSPORT is not set: the e-mail with this link was not sent', { to, link }),
-  'registration-refused': ({ role }: { readonly role: string | null }) =>
-    warn('refused a registration: public_registration_role has admin access', { role }),
   'mail-failed': ({ to, error }: { readonly to: string } & Failure) =>
     logError('could not send an e-mail', { to, error: describeError(error) }),
-  'webhooks-failed': ({ error }: Failure) =>
-    repeated(`cannot read or write webhook deliveries, trying again: ${messageOf(error)}`),
-  'webhook-incomplete': ({ webhook, reason }: { readonly webhook: string; readonly reason: string }) =>
-    warn(`webhook ${webhook} has missed changes: ${reason}`),
-  'webhook-gone': ({ webhook }: { readonly webhook: string }) =>
-    warn(`webhook ${webhook} is paused: its receiver answered 410, so it wants no more deliveries`),
-  'webhook-triggers-missing': ({ table, reason }: { readonly table: string; readonly reason: string }) =>
-    repeated(`cannot change the triggers of webhooks on ${table}, trying again: ${reason}`),
-  'files-not-removed': ({ error }: Failure) =>
-    logError('could not remove the bytes of deleted files: will try again', { error: describeError(error) }),
   'request-completed': ({ method, route, status, ms, id }: CompletedRequest) =>
     info('request', { method, route, status, ms, id }),
   'request-failed': ({ id, method, path, error, unavailable }: FailedRequest) =>
@@ -197,40 +160,48 @@ const EVENTS = {
       : logError('request failed', { id, method, path, error: describeError(error) }),
 };
 
-type Kind = keyof typeof EVENTS;
-type FieldsOf = {
-  [Each in Kind]: Parameters<(typeof EVENTS)[Each]> extends [infer Fields, ...unknown[]] ? Fields : object;
-};
+/** Each kind of event, as a function that returns its lines. */
+export type EventTable = Readonly<Record<string, (fields: never, hasAllNames: boolean) => Line | readonly Line[]>>;
 
-export type Event = { [Each in Kind]: { readonly kind: Each } & FieldsOf[Each] }[Kind];
+type FieldsOf<Describe extends EventTable[string]> =
+  Parameters<Describe> extends [infer Fields, ...unknown[]] ? Fields : object;
 
-export type Observer = (event: Event) => void;
+export type EventOf<Table extends EventTable> = {
+  [Kind in keyof Table]: { readonly kind: Kind } & FieldsOf<Table[Kind]>;
+}[keyof Table];
 
-export function createObserver(level: string): Observer {
+export type Event = EventOf<typeof EVENTS>;
+
+/** Reports events of the service, and `More` of a feature. */
+export type Observer<More = never> = (event: Event | More) => void;
+
+/** `more` are the events of features. */
+export function createObserver(level: string, more: EventTable = {}): Observer {
+  const events: EventTable = { ...EVENTS, ...more };
   const stderr = pino.destination({ dest: 2, sync: true });
   const readable = { write: (line: string) => void stderr.write(readableLine(line)) };
   const logger = pino({ level, base: null }, process.stderr.isTTY ? readable : stderr);
   const repeatedLines = new RepeatedLines((text) => logger.warn(text));
   const hasAllNames = logger.isLevelEnabled('debug');
   return (event) => {
-    for (const { level, text, fields } of linesOf(event, hasAllNames)) {
+    for (const { level, text, fields } of linesOf(events, event, hasAllNames)) {
       if (level === 'repeated') repeatedLines.write(text);
       else logger[level](fields, text);
     }
   };
 }
 
-function linesOf(event: Event, hasAllNames: boolean): readonly Line[] {
-  const describe = EVENTS[event.kind] as (event: Event, hasAllNames: boolean) => Line | readonly Line[];
+function linesOf(events: EventTable, event: Event, hasAllNames: boolean): readonly Line[] {
+  const describe = events[event.kind] as (event: Event, hasAllNames: boolean) => Line | readonly Line[];
   return [describe(event, hasAllNames)].flat();
 }
 
 /** An observer that also counts, by kind. */
 export function countEvents(observe: Observer): {
   readonly observe: Observer;
-  readonly counts: ReadonlyMap<Kind, number>;
+  readonly counts: ReadonlyMap<string, number>;
 } {
-  const counts = new Map<Kind, number>();
+  const counts = new Map<string, number>();
   return {
     counts,
     observe: (event) => {
@@ -317,21 +288,10 @@ function listed(names: readonly string[]): string {
   return `${names.slice(0, MAX_NAMES).join(', ')}${more}`;
 }
 
-function failure(error: unknown, text: string): Line {
-  return isUnavailable(error)
-    ? repeated(`${text}: ${messageOf(error)}`)
-    : logError(text, { error: describeError(error) });
-}
-
 /** For events that cross threads: errors may have parts that cannot be cloned, so only the message and the stack are sent. */
 export function withPlainError(event: Event): Event {
   if (!('error' in event)) return event;
   return { ...event, error: event.error instanceof Error ? describeError(event.error) : String(event.error) };
-}
-
-/** The stack of a broken invariant belongs in the log; the driver's query text and parameters do not. */
-function describeError(error: unknown): unknown {
-  return error instanceof Error ? { message: error.message, stack: error.stack } : error;
 }
 
 /** Names of levels for a person who reads the log in a terminal; files and collectors get the JSON as it is. */

@@ -6,7 +6,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError, UsageError } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
-import { createObserver } from '../../base/observe.js';
 import { buildModel } from '../../compiler/model/introspect.js';
 import type { Model } from '../../compiler/model/model.js';
 import type { Config } from '../../server/config/config.js';
@@ -66,7 +65,7 @@ export async function adopt(words: readonly string[], program: Program): Promise
       if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${step} ...`);
     },
   };
-  const adoption = await program.withDatabase(config, createObserver('warn'), console.error, (database) =>
+  const adoption = await program.withDatabase(config, program.createObserver('warn'), console.error, (database) =>
     carryOver(database, options),
   );
   if (process.stderr.isTTY) process.stderr.write('\r\x1b[K');
@@ -126,7 +125,7 @@ interface Difference {
 
 /** Answers whether every difference is explained. */
 export async function verifyAdoption(
-  { withDatabase, withService }: Program,
+  { createObserver, withDatabase, withService }: Program,
   config: Config,
   { url, token }: { readonly url: string; readonly token: string },
 ): Promise<boolean> {

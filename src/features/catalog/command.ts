@@ -1,5 +1,4 @@
 /** `lateral catalog` prints what the service knows about the tables of a database, without their rows. */
-import { createObserver } from '../../base/observe.js';
 import type { Catalog } from '../../compiler/statements/compiler.js';
 import type { Command, Program } from '../../server/feature/command.js';
 import { loadSchema } from '../../server/postgres/catalog/catalog.js';
@@ -13,7 +12,10 @@ without a database. The output has names, types, defaults and comments, and no r
 
 All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
-async function printCatalog(flags: readonly string[], { readConfig, readFlags, withDatabase }: Program): Promise<void> {
+async function printCatalog(
+  flags: readonly string[],
+  { createObserver, readConfig, readFlags, withDatabase }: Program,
+): Promise<void> {
   const config = readConfig({ ...process.env, ...readFlags(flags) });
   await withDatabase(config, createObserver('warn'), console.error, async (database) => {
     await locateSystemTables(database, config.SYSTEM_SCHEMA);

@@ -4,7 +4,6 @@
  * of a field. In responses the SDK replaces them with the types of the values.
  */
 
-import { createObserver } from '../../base/observe.js';
 import { singleKey } from '../../compiler/model/item-key.js';
 import type { Collection, Field, Model, Overload } from '../../compiler/model/model.js';
 import { SYSTEM_RESOURCES } from '../../compiler/model/system-resources.js';
@@ -16,7 +15,10 @@ Prints the collections as a TypeScript schema for @directus/sdk.
 
 All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
-async function printTypes(flags: readonly string[], { readConfig, readFlags, withCore }: Program): Promise<void> {
+async function printTypes(
+  flags: readonly string[],
+  { createObserver, readConfig, readFlags, withCore }: Program,
+): Promise<void> {
   const config = readConfig({ ...process.env, ...readFlags(flags) });
   await withCore(config, createObserver('warn'), console.error, async ({ mirror }) => {
     console.log(describeTypes(mirror.model));

@@ -2,7 +2,6 @@
 
 import { StartError, UsageError } from '../../base/errors.js';
 import { parseOwnJson } from '../../base/narrow.js';
-import { createObserver } from '../../base/observe.js';
 import { within } from '../../base/time-limit.js';
 import { candidateStatement, referenceCandidate } from '../../compiler/compile/index-candidates.js';
 import { buildModel } from '../../compiler/model/introspect.js';
@@ -71,7 +70,7 @@ async function doctor(words: readonly string[], program: Program): Promise<void>
   if (problems > 0) process.exitCode = 1;
 }
 
-async function examine(config: Config, { withDatabase }: Program): Promise<readonly Finding[]> {
+async function examine(config: Config, { createObserver, withDatabase }: Program): Promise<readonly Finding[]> {
   await prepareThread();
   return withDatabase(config, createObserver('error'), console.error, async (database) => {
     const examined = await lookAt(database, config);

@@ -1,7 +1,6 @@
 /** `lateral files`: compares the rows of files with the contents of their storage locations. */
 
 import { UsageError } from '../../base/errors.js';
-import { createObserver } from '../../base/observe.js';
 import type { Program } from '../../server/feature/command.js';
 import type { OPTIONS } from './options.js';
 import { Storages } from './storage.js';
@@ -25,7 +24,10 @@ function isYoung(modified: Date): boolean {
   return Date.now() - modified.getTime() < YOUNG_MS;
 }
 
-async function files(words: readonly string[], { readConfig, readWords, withCore }: Program): Promise<void> {
+async function files(
+  words: readonly string[],
+  { createObserver, readConfig, readWords, withCore }: Program,
+): Promise<void> {
   const { operands, switches, environment } = readWords(words, ['remove']);
   if (operands.length > 0) throw new UsageError('files takes options only: see lateral files --help');
   const config = readConfig<typeof OPTIONS>({ ...process.env, ...environment });

@@ -1,12 +1,14 @@
 /** Uploaded files, their storage and transformed images. */
 import type { Feature } from '../../server/feature/feature.js';
 import type { FilesServices } from './file-rows.js';
+import { type FileLogEvent, LOG_EVENTS } from './log-events.js';
 import { OPTIONS } from './options.js';
 
-export const files: Feature<FilesServices, typeof OPTIONS> = {
+export const files: Feature<FilesServices, typeof OPTIONS, FileLogEvent> = {
   name: 'files',
   options: OPTIONS,
   topic: 'Files and imports',
+  events: LOG_EVENTS,
   commands: {
     files: {
       topic: 'Serve',

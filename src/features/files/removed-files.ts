@@ -1,10 +1,10 @@
 /** Removes stored files whose row was deleted. */
-
 import type { Observer } from '../../base/observe.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import type { ProcessContext } from '../../server/feature/feature.js';
 import { listen } from '../../server/postgres/catalog/catalog.js';
 import type { Database } from '../../server/postgres/pools/database.js';
+import type { FileLogEvent } from './log-events.js';
 import type { OPTIONS } from './options.js';
 import { DERIVED, Storages } from './storage.js';
 
@@ -15,7 +15,7 @@ export async function removeFilesOfDeletedRows({
   config,
   database,
   observe,
-}: ProcessContext<typeof OPTIONS>): Promise<() => Promise<void>> {
+}: ProcessContext<typeof OPTIONS, FileLogEvent>): Promise<() => Promise<void>> {
   const files = new RemovedFiles(database, new Storages(config.STORAGE_LOCATIONS), observe);
   const remove = (): void => void files.remove();
   // If a notification is lost, the next round finds the files.
@@ -54,7 +54,7 @@ class RemovedFiles {
   constructor(
     private readonly database: Database,
     private readonly storages: Storages,
-    private readonly observe: Observer,
+    private readonly observe: Observer<FileLogEvent>,
   ) {}
 
   /** Never fails: what could not be removed is tried again by the next call. */

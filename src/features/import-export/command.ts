@@ -1,10 +1,8 @@
 /** `lateral import` writes the rows of a file to a collection. */
-
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
 import { StartError, UsageError } from '../../base/errors.js';
-import { createObserver } from '../../base/observe.js';
 import { NO_AUTHOR } from '../../compiler/plan/write/write.js';
 import { parseOnConflict } from '../../compiler/request/on-conflict.js';
 import { CLI_IDENTITY } from '../../server/access/identity.js';
@@ -26,7 +24,10 @@ transaction. Rows whose key exists are updated, all others are created.
 Exits with 1 if a row is invalid: then nothing is imported. All options of lateral --help are accepted; DATABASE_URL
 selects the database.`;
 
-async function importFile(words: readonly string[], { readConfig, readWords, withCore }: Program): Promise<void> {
+async function importFile(
+  words: readonly string[],
+  { createObserver, readConfig, readWords, withCore }: Program,
+): Promise<void> {
   const { operands, environment, values } = readWords(words, [], ['on-conflict', 'resolution']);
   const [file, named] = operands;
   if (file === undefined) throw new UsageError('import expects a file: see lateral import --help');

@@ -1,7 +1,6 @@
 /** `lateral live install | remove`: the triggers that report changes where the log of PostgreSQL cannot be read. */
 
 import { StartError, UsageError } from '../../base/errors.js';
-import { createObserver } from '../../base/observe.js';
 import { buildModel } from '../../compiler/model/introspect.js';
 import {
   announceTriggers,
@@ -73,7 +72,10 @@ export async function servedTables(database: Database): Promise<readonly TableNa
   return [...collections.values()].map(({ schema, table }) => ({ schema, name: table }));
 }
 
-async function live(words: readonly string[], { readConfig, readWords, withDatabase }: Program): Promise<void> {
+async function live(
+  words: readonly string[],
+  { createObserver, readConfig, readWords, withDatabase }: Program,
+): Promise<void> {
   const [name = '', ...rest] = words;
   const command = SUBCOMMANDS.get(name);
   if (!command) throw new UsageError('live expects install or remove: see lateral live --help');

@@ -6,7 +6,6 @@
 import { readFile } from 'node:fs/promises';
 import { ServiceError, StartError, UsageError } from '../../base/errors.js';
 import { asError, groupBy } from '../../base/narrow.js';
-import { createObserver } from '../../base/observe.js';
 import { runSteps } from '../../base/time-slices.js';
 import type { CommandLine, Config } from '../../server/config/config.js';
 import { checkWritable } from '../../server/config/own-options.js';
@@ -74,7 +73,10 @@ Exits with 0 if no plan is worse, with 1 if a plan's cost grew by the factor or 
 
 All options of lateral --help are accepted.`;
 
-async function statistics(words: readonly string[], { readConfig, readWords, withDatabase }: Program): Promise<void> {
+async function statistics(
+  words: readonly string[],
+  { createObserver, readConfig, readWords, withDatabase }: Program,
+): Promise<void> {
   const long = words.map((word) => (word === '-o' ? '--output' : word));
   const { operands, values, environment } = readWords(long, [], ['output', 'redact']);
   const { output, redact = '' } = values;
@@ -357,7 +359,7 @@ function adviceAsJson({ advice, complaints, planned, unplanned }: AdviceReport, 
 
 /** Statistics of a file, or of the connected database. */
 async function statisticsOf(
-  { withDatabase }: Program,
+  { createObserver, withDatabase }: Program,
   { values, switches }: CommandLine,
   config: Config,
 ): Promise<StatisticsFile> {

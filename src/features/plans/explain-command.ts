@@ -1,6 +1,5 @@
 /** `lateral explain` prints the SQL of a read, its parameters and PostgreSQL's plan. */
 import { UsageError } from '../../base/errors.js';
-import { createObserver } from '../../base/observe.js';
 import { parseRead } from '../../compiler/request/rest.js';
 import { pretty } from '../../compiler/sql/pretty.js';
 import { CLI_IDENTITY } from '../../server/access/identity.js';
@@ -21,7 +20,10 @@ Prints the SQL of a read, its parameters and PostgreSQL's plan, as an administra
 
 Exits with 1 if the request is invalid. All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
-async function explain(words: readonly string[], { readConfig, readWords, withCore }: Program): Promise<void> {
+async function explain(
+  words: readonly string[],
+  { createObserver, readConfig, readWords, withCore }: Program,
+): Promise<void> {
   const { operands, switches, environment } = readWords(words, ['analyze', 'json']);
   const [request = ''] = operands;
   const match = /^(?:GET\s+)?\/items\/([^/?]+)(?:\/([^/?]+))?(?:\?(.*))?$/s.exec(request.trim());

@@ -2,7 +2,7 @@
 
 import { invalidQuery, StartError, serviceUnavailable } from '../../base/errors.js';
 import { messageOf } from '../../base/narrow.js';
-import { createObserver, type Observer } from '../../base/observe.js';
+import type { Observer } from '../../base/observe.js';
 import type { Identity } from '../../server/access/identity.js';
 import type { Config } from '../../server/config/config.js';
 import type { As, CompiledRequest, Item, Items, RequestEvent, TransactionApi } from '../../server/execute/hooks/api.js';
@@ -40,7 +40,7 @@ type Listener<Name extends keyof LateralEvents> = (...values: LateralEvents[Name
 
 interface LateralServiceOptions {
   readonly extensions?: readonly Extension[];
-  readonly log?: Observer;
+  readonly log: Observer;
   /** Gets messages about the progress of the start. */
   readonly report?: (message: string) => void;
 }
@@ -66,7 +66,7 @@ export class LateralService implements Lateral {
   constructor(
     private readonly config: Config,
     private readonly startService: StartService,
-    { extensions = [], log = createObserver(config.LOG_LEVEL), report = () => {} }: LateralServiceOptions = {},
+    { extensions = [], log, report = () => {} }: LateralServiceOptions,
   ) {
     this.#log = log;
     this.#report = report;

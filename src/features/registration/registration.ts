@@ -17,6 +17,7 @@ import {
 } from '../../server/accounts/authentication.js';
 import type { RegistrationSettings } from '../../server/accounts/logins.js';
 import { assertPassword, hashPassword, verifyPassword } from '../../server/accounts/passwords.js';
+import type { RegistrationLogEvent } from './log-events.js';
 import type { RegistrationConfig } from './options.js';
 
 /** Writes users with the permissions of one row alone. */
@@ -29,7 +30,7 @@ export interface AccountWriter {
 
 export interface RegistrationServices extends Pick<AuthenticationServices, 'tokens' | 'logins' | 'mailer'> {
   readonly config: RegistrationConfig;
-  readonly observe: Observer;
+  readonly observe: Observer<RegistrationLogEvent>;
 }
 
 interface NewAccount extends Input {

@@ -5,7 +5,6 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline/promises';
 import { StartError, UsageError } from '../../base/errors.js';
-import { createObserver } from '../../base/observe.js';
 import { runSteps } from '../../base/time-slices.js';
 import { writeYaml } from '../../base/yaml.js';
 import { candidateStatement, referenceCandidate } from '../../compiler/compile/index-candidates.js';
@@ -124,7 +123,7 @@ async function apply(commandLine: CommandLine, program: Program): Promise<void> 
 }
 
 function open<Result>(
-  { readConfig, withCore }: Program,
+  { createObserver, readConfig, withCore }: Program,
   { environment }: CommandLine,
   work: (core: Core) => Promise<Result>,
 ): Promise<Result> {
@@ -228,7 +227,10 @@ tables that would get very many lists (those are hidden in forms) and about fore
 
 All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
-async function relations(words: readonly string[], { readConfig, readWords, withCore }: Program): Promise<void> {
+async function relations(
+  words: readonly string[],
+  { createObserver, readConfig, readWords, withCore }: Program,
+): Promise<void> {
   const [command, ...rest] = words;
   if (command !== 'suggest') throw new UsageError('relations expects suggest: see lateral relations --help');
   const { operands, switches, environment } = readWords(rest, ['apply']);

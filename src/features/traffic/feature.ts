@@ -1,8 +1,11 @@
 /** Records the traffic of a service, sends it again and measures the capacity. */
+import type { NoOptions } from '../../server/config/option-kinds.js';
 import type { Feature } from '../../server/feature/feature.js';
+import { LOG_EVENTS, type TrafficLogEvent } from './log-events.js';
 
-export const traffic: Feature = {
+export const traffic: Feature<unknown, NoOptions, TrafficLogEvent> = {
   name: 'traffic',
+  events: LOG_EVENTS,
   commands: {
     record: {
       topic: 'Traffic',

@@ -1,11 +1,19 @@
 /** The recordings of one serving thread. */
 import { gauge, type Metric } from '../../server/api/server/metric.js';
+import type { NoOptions } from '../../server/config/option-kinds.js';
 import type { FeatureContext, FeaturePart } from '../../server/feature/feature.js';
 import { loadRoutes } from './load.js';
+import type { TrafficLogEvent } from './log-events.js';
 import { type TrafficBatch, type TrafficPull, TrafficRecorder } from './recorder.js';
 import { trafficRoutes } from './traffic.js';
 
-export function openTraffic({ core, identities, gather, observe, ask }: FeatureContext): FeaturePart {
+export function openTraffic({
+  core,
+  identities,
+  gather,
+  observe,
+  ask,
+}: FeatureContext<NoOptions, TrafficLogEvent>): FeaturePart {
   const recorder = new TrafficRecorder(() => core.mirror.model);
   const pull = async (question: TrafficPull): Promise<readonly TrafficBatch[]> =>
     (await ask(question)) as readonly TrafficBatch[];

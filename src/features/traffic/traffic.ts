@@ -12,6 +12,7 @@ import { file, queryParameter, STRING } from '../../server/api/openapi/json-sche
 import { duration } from '../../server/config/option-kinds.js';
 import type { Exchange } from '../../server/http/exchange.js';
 import type { Reply, Sink } from '../../server/http/reply.js';
+import type { TrafficLogEvent } from './log-events.js';
 import { MAX_RECORDINGS, type TrafficBatch, type TrafficPull, type TrafficRecorder } from './recorder.js';
 import { endLine, headerLine } from './traffic-file.js';
 
@@ -20,7 +21,7 @@ interface TrafficServices {
   /** The recordings of this thread. */
   readonly recorder: TrafficRecorder;
   /** Asks all threads. */
-  readonly observe: Observer;
+  readonly observe: Observer<TrafficLogEvent>;
   readonly pull: (pull: TrafficPull) => Promise<readonly TrafficBatch[]>;
 }
 

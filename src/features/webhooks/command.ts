@@ -1,7 +1,5 @@
 /** `lateral webhooks` lists webhooks and their deliveries, and does what the routes of /webhooks do. */
-
 import { ServiceError, StartError, UsageError } from '../../base/errors.js';
-import { createObserver } from '../../base/observe.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import type { ConfigWith } from '../../server/config/config.js';
 import type { Program } from '../../server/feature/command.js';
@@ -93,7 +91,10 @@ async function listDeliveries(database: Database, webhook: string): Promise<read
   });
 }
 
-async function webhooks(words: readonly string[], { readConfig, readWords, withDatabase }: Program): Promise<void> {
+async function webhooks(
+  words: readonly string[],
+  { createObserver, readConfig, readWords, withDatabase }: Program,
+): Promise<void> {
   const [name = '', ...rest] = words;
   const command = WEBHOOK_COMMANDS.get(name);
   if (!command)

@@ -1,11 +1,13 @@
 /** Sends changes of items to URLs of others. */
 import type { Feature } from '../../server/feature/feature.js';
+import { LOG_EVENTS, type WebhookLogEvent } from './log-events.js';
 import { OPTIONS } from './options.js';
 
-export const webhooks: Feature<unknown, typeof OPTIONS> = {
+export const webhooks: Feature<unknown, typeof OPTIONS, WebhookLogEvent> = {
   name: 'webhooks',
   options: OPTIONS,
   topic: 'Webhooks',
+  events: LOG_EVENTS,
   commands: {
     webhooks: {
       topic: 'Serve',

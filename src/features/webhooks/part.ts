@@ -1,13 +1,18 @@
 /** Webhooks in one serving thread. */
-
 import { parseLimits } from '../../server/config/parse-limits.js';
 import type { FeatureContext, FeaturePart } from '../../server/feature/feature.js';
+import type { WebhookLogEvent } from './log-events.js';
 import { webhookMetrics } from './metrics.js';
 import type { OPTIONS } from './options.js';
 import { webhookRoutes, withNewSecrets } from './webhook-routes.js';
 import { Webhooks } from './webhooks.js';
 
-export function openWebhooks({ config, core, identities, observe }: FeatureContext<typeof OPTIONS>): FeaturePart {
+export function openWebhooks({
+  config,
+  core,
+  identities,
+  observe,
+}: FeatureContext<typeof OPTIONS, WebhookLogEvent>): FeaturePart {
   const options = {
     parse: parseLimits(config),
     concurrency: config.WEBHOOK_CONCURRENCY,

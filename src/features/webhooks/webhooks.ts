@@ -21,6 +21,7 @@ import {
   readBacklog,
   releaseDeliveries,
 } from './deliveries.js';
+import type { WebhookLogEvent } from './log-events.js';
 import { Outbox } from './outbox.js';
 import { type DeliveryStats, Lane, type LaneLimits, Sender } from './sender.js';
 import {
@@ -105,7 +106,7 @@ export class Webhooks {
   constructor(
     private readonly services: WebhookServices,
     private readonly options: WebhookOptions,
-    private readonly observe: Observer,
+    private readonly observe: Observer<WebhookLogEvent>,
   ) {
     this.sender = new Sender(options);
     this.#triggers = new TableTriggers(services, options);

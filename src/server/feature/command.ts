@@ -32,6 +32,8 @@ export interface Program {
   readFlags(words: readonly string[]): CommandLine['environment'];
   /** `Own` are the options of the command's feature. */
   readConfig<Own extends OptionTable = NoOptions>(environment: Environment): ConfigWith<Own>;
+  /** The log, with the lines of at least this level. */
+  createObserver(level: 'warn' | 'error'): Observer;
   /** For commands that read and write items. The service's own tables are created if they are missing. */
   withCore<Result>(
     config: Config,

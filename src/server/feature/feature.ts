@@ -1,5 +1,5 @@
 /** The interface of a feature. */
-import type { Observer } from '../../base/observe.js';
+import type { EventTable, Observer } from '../../base/observe.js';
 import type { Operations } from '../../compiler/graphql/operations.js';
 import type { Identities } from '../access/identities.js';
 import type { Policies } from '../access/policies.js';
@@ -32,10 +32,10 @@ import type { DatabaseSource } from './database-source.js';
 import type { Dialect } from './dialect.js';
 
 /**
- * A part of the product that can be deleted with its folder and its line in app/features.ts. A manifest imports types and options only, and code in
- * the functions that need it: commands read all manifests. `build.mjs` loads the code of the service with the service.
+ * A part of the product that can be deleted with its folder and its line in app/features.ts. A manifest imports types, options and log
+ * events only, and code in the functions that need it: commands read all manifests. `build.mjs` loads the code of the service with the service.
  */
-export interface Feature<Exports = unknown, Options extends OptionTable = NoOptions> {
+export interface Feature<Exports = unknown, Options extends OptionTable = NoOptions, Event = never> {
   /** The name of its folder in src/features, sql/features and test/features. */
   readonly name: string;
   /** The features that its files import. They are opened before it. */
@@ -44,6 +44,8 @@ export interface Feature<Exports = unknown, Options extends OptionTable = NoOpti
   readonly options?: Options;
   /** The heading of its options. */
   readonly topic?: string;
+  /** Its events in the log. `Event` has their types. */
+  readonly events?: EventTable;
   /** Commands of the program, by their names. */
   readonly commands?: Readonly<Record<string, CommandEntry>>;
   /** Checks and consequences of writes to its tables, also of those that a command makes. */
@@ -59,9 +61,9 @@ export interface Feature<Exports = unknown, Options extends OptionTable = NoOpti
   /** A line that the program prints when the service is ready, or null for none. */
   announce?(config: ConfigWith<Options>): string | null;
   /** The part of each serving thread, or null if the options turn the feature off. */
-  open?(context: FeatureContext<Options>): Promise<FeaturePart<Exports> | null>;
+  open?(context: FeatureContext<Options, Event>): Promise<FeaturePart<Exports> | null>;
   /** Starts work that exists once in a process, however many threads serve. Returns how to stop it. */
-  openOnce?(context: ProcessContext<Options>): Promise<() => Promise<void>>;
+  openOnce?(context: ProcessContext<Options, Event>): Promise<() => Promise<void>>;
 }
 
 export interface FeaturePart<Exports = unknown> {
@@ -127,7 +129,7 @@ export interface OpenHooks {
 }
 
 /** The services of one thread. */
-export interface FeatureContext<Options extends OptionTable = NoOptions> {
+export interface FeatureContext<Options extends OptionTable = NoOptions, Event = never> {
   readonly config: ConfigWith<Options>;
   readonly core: Core;
   readonly identities: Identities;
@@ -137,7 +139,7 @@ export interface FeatureContext<Options extends OptionTable = NoOptions> {
   readonly limits: Limits;
   /** The other API that clients may use, or null. */
   readonly dialect: Dialect | null;
-  readonly observe: Observer;
+  readonly observe: Observer<Event>;
   /** The metrics of all threads. */
   readonly gather: Gather;
   /** All routes of the service. They are complete when requests are answered. */
@@ -159,10 +161,10 @@ export interface FeatureContext<Options extends OptionTable = NoOptions> {
 }
 
 /** The services of the process. */
-export interface ProcessContext<Options extends OptionTable = NoOptions> {
+export interface ProcessContext<Options extends OptionTable = NoOptions, Event = never> {
   readonly config: ConfigWith<Options>;
   readonly database: Database;
-  readonly observe: Observer;
+  readonly observe: Observer<Event>;
   /** Sends to the parts of this feature in all threads. */
   broadcast(payload: string): Promise<void>;
 }

@@ -1,5 +1,5 @@
 /** The parts of a serving thread. `app` makes them, because only it knows the features. */
-import type { Event, Observer } from '../../base/observe.js';
+import type { Observer } from '../../base/observe.js';
 import type { Synonyms } from '../../compiler/model/synonyms.js';
 import type { Metric } from '../../server/api/server/metric.js';
 import type { Gather } from '../../server/api/server/metrics.js';
@@ -48,7 +48,7 @@ export interface Shared {
   /** The URL under which the service listens. */
   url(): string;
   /** Counts of logged events, if this thread counts them: there is one log. */
-  readonly events: ReadonlyMap<Event['kind'], number>;
+  readonly events: ReadonlyMap<string, number>;
   /** Answers a request in this thread as the port does. */
   readonly fetch: LocalServer['fetch'];
   /** The metrics of all threads. */

@@ -4,7 +4,7 @@
  */
 
 import { serviceUnavailable } from '../../base/errors.js';
-import type { Event, Observer } from '../../base/observe.js';
+import type { Observer } from '../../base/observe.js';
 import { Policies } from '../../server/access/policies.js';
 import type { ItemsServices } from '../../server/api/items/item-writes.js';
 import type { Gather } from '../../server/api/server/metrics.js';
@@ -42,7 +42,7 @@ export interface MainContext {
   readonly replicas: Replicas | null;
   readonly secret: string;
   readonly limits: Limits;
-  readonly events: ReadonlyMap<Event['kind'], number>;
+  readonly events: ReadonlyMap<string, number>;
   /** Reads the policies again and broadcasts them. */
   accessChanged(): Promise<void>;
 }

@@ -2,7 +2,6 @@
 import t from 'tap';
 import { readConfig } from '../../../src/app/options.js';
 import { startService } from '../../../src/app/start.js';
-import type { Event } from '../../../src/base/observe.js';
 import { mailbox } from '../../support/mailbox.js';
 import {
   type Answer,
@@ -153,7 +152,7 @@ t.test('a role with every right is not given away', async (t) => {
   t.match(await register({ email: 'early.bird@example.com' }), { status: 204 });
 
   await sql`update service_roles set parent = ${role?.id ?? null} where id = ${later?.id ?? null}`;
-  const events: Event[] = [];
+  const events: { readonly kind: string }[] = [];
   const config = readConfig({ ...options, PORT: '0', WORKERS: '1', DATABASE_URL: databaseUrl });
   const watched = await startService(
     config,

@@ -6,7 +6,6 @@ import { readFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { isMainThread, threadId } from 'node:worker_threads';
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
-import type { Event } from '../../../base/observe.js';
 import { packageVersion } from '../../../base/package-files.js';
 import type { Identities } from '../../access/identities.js';
 import { onlyAdministrator } from '../../access/identity.js';
@@ -29,7 +28,7 @@ export interface MetricsServices {
   readonly mirror: Mirror;
   readonly reads: Reads;
   readonly writes: Writes;
-  readonly events: ReadonlyMap<Event['kind'], number>;
+  readonly events: ReadonlyMap<string, number>;
   /** The metrics of the executors of reads and of the features. */
   readonly more: () => readonly Metric[];
   readonly router: () => Router;
