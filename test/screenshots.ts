@@ -7,9 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { chromium, type Page } from 'playwright-core';
 import sharp from 'sharp';
-import { readConfig } from '../src/app/options.js';
+import { openLog, readConfig } from '../src/app/options.js';
 import { startService } from '../src/app/start.js';
-import { createObserver } from '../src/base/observe.js';
 import { packagePath } from '../src/base/package-files.js';
 import { chromiumPath } from './support/chromium.js';
 
@@ -111,7 +110,7 @@ if (chromiumPath === undefined) {
 await mkdir(packagePath('docs', 'images'), { recursive: true });
 const folder = await mkdtemp(join(tmpdir(), 'lateral-pictures-'));
 const config = readConfig({ PORT: '0', LOG_LEVEL: 'warn', DATA_DIR: folder, WORKERS: '1', ADMIN_PASSWORD: PASSWORD });
-const service = await startService(config, createObserver('warn'), () => {});
+const service = await startService(config, openLog('warn'), () => {});
 const browser = await chromium.launch({ executablePath: chromiumPath, args: ['--no-sandbox'] });
 try {
   await createBoard(service.url, config.ADMIN_EMAIL);

@@ -191,9 +191,11 @@ export function createObserver(level: string, more: EventTable = {}): Observer {
   };
 }
 
+/** An event of a table that was not given is logged by its kind: a report must not fail the work that it is about. */
 function linesOf(events: EventTable, event: Event, hasAllNames: boolean): readonly Line[] {
-  const describe = events[event.kind] as (event: Event, hasAllNames: boolean) => Line | readonly Line[];
-  return [describe(event, hasAllNames)].flat();
+  const { kind, ...fields } = event;
+  const describe = events[kind] as ((event: Event, hasAllNames: boolean) => Line | readonly Line[]) | undefined;
+  return describe === undefined ? [warn(kind, fields)] : [describe(event, hasAllNames)].flat();
 }
 
 /** An observer that also counts, by kind. */

@@ -14,9 +14,8 @@ import { promisify } from 'node:util';
 import postgres from 'postgres';
 import t from 'tap';
 import type { OptionName } from '../../src/app/option-names.js';
-import { readConfig } from '../../src/app/options.js';
+import { openLog, readConfig } from '../../src/app/options.js';
 import { type Service, startService } from '../../src/app/start.js';
-import { createObserver } from '../../src/base/observe.js';
 import { packagePath } from '../../src/base/package-files.js';
 import { type EmbeddedServer, startEmbedded } from '../../src/features/embedded/cluster.js';
 import { throughPooler } from './pooler.js';
@@ -196,7 +195,7 @@ export async function startTestService({ databaseUrl, ...options }: TestOptions)
   const given = { PORT: '0', LOG_LEVEL: 'silent', ADMIN_TOKEN, ...ways(), ...options };
   const pooled = await throughPooler(databaseUrl);
   const config = readConfig({ ...pooled.options, ...given });
-  const service = await startService(config, createObserver(config.LOG_LEVEL), () => {});
+  const service = await startService(config, openLog(config.LOG_LEVEL), () => {});
   let stopped: Promise<void> | null = null;
   const stop = (): Promise<void> => {
     stopped ??= service.stop().finally(() => pooled.release());
