@@ -80,7 +80,7 @@ const STATIC_MANIFESTS = {
   setup({ onLoad }) {
     onLoad({ filter: /[\\/]features[\\/][^\\/]+[\\/]feature\.ts$/ }, async ({ path }) => {
       const imports = [];
-      const text = (await readFile(path, 'utf8')).replace(/^(?!.*\bCOMMANDS\b).*$/gm, (line) =>
+      const text = (await readFile(path, 'utf8')).replace(/^(?!.*\b(?:COMMANDS|diagnose)\b).*$/gm, (line) =>
         line.replace(/await import\(('[^']+')\)/g, (_, from) => {
           imports.push(`import * as code${imports.length} from ${from};`);
           return `code${imports.length - 1}`;

@@ -11,6 +11,7 @@ import type { Config } from '../server/config/config.js';
 import type { WriteHook } from '../server/execute/hooks/write-hook.js';
 import type { Dialect } from '../server/feature/dialect.js';
 import type { Feature, FeatureContext, FeaturePart, HooksContext, OpenHooks } from '../server/feature/feature.js';
+import type { DiagnosisContext, Finding } from '../server/feature/finding.js';
 import { NO_RECORDER, type RequestRecorder } from '../server/http/request-recorder.js';
 import type { SocketProtocol } from '../server/http/websocket.js';
 import type { Checks } from '../server/postgres/health.js';
@@ -179,4 +180,10 @@ async function firstOf<Value>(
 /** Prepares a process or worker thread that only serves. */
 export async function prepareProcess(features: readonly Feature[], config: Config, observe: Observer): Promise<void> {
   for (const feature of features) await feature.prepareProcess?.(config, observe);
+}
+
+/** The findings of all features, for `lateral doctor`. */
+export async function diagnose(features: readonly Feature[], context: DiagnosisContext): Promise<readonly Finding[]> {
+  const lists = await Promise.all(features.map((feature) => feature.diagnose?.(context)));
+  return lists.flatMap((list) => list ?? []);
 }

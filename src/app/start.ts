@@ -58,7 +58,7 @@ import { centralConfig, WorkerPool } from '../speed/threads/worker-pool.js';
 import { MAKERS } from './app.js';
 import { createCore, synonymsOf } from './core.js';
 import { features } from './features.js';
-import { inOrder } from './open-features.js';
+import { diagnose, inOrder } from './open-features.js';
 import { openLog, options } from './options.js';
 
 export interface Service {
@@ -370,6 +370,7 @@ export const PROGRAM: Program = {
   readWords: (...words) => options.words(...words),
   readFlags: (words) => options.flags(words),
   readConfig: (environment) => options.config(environment),
+  diagnose: (context) => diagnose(features, context),
   createObserver: openLog,
   withCore,
   withDatabase,

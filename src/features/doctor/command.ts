@@ -6,15 +6,9 @@ import { within } from '../../base/time-limit.js';
 import { candidateStatement, referenceCandidate } from '../../compiler/compile/index-candidates.js';
 import { buildModel } from '../../compiler/model/introspect.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
-import {
-  hasTriggers,
-  inspectTriggers,
-  type Missing,
-  notificationObstacle,
-} from '../../server/changes/live-triggers.js';
-import { logObstacle } from '../../server/changes/publication.js';
 import type { Config } from '../../server/config/config.js';
 import type { Program } from '../../server/feature/command.js';
+import { type CheckStatus, count, type Detail, type Finding, finding } from '../../server/feature/finding.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
 import { loginObstacle, unreadableTables } from '../../server/postgres/catalog/caller-login.js';
 import { findOtherSchemas, loadSchema } from '../../server/postgres/catalog/catalog.js';
@@ -23,21 +17,11 @@ import { systemTables } from '../../server/postgres/catalog/system-tables.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import { differenceOf, identityOf } from '../../server/postgres/pools/server-identity.js';
 import { readSql } from '../../server/postgres/read-sql.js';
+import { loadUnindexed } from '../../server/schema/unindexed.js';
 import { openReplicas } from '../../speed/replicas/open-replicas.js';
 import { SERVER } from '../../speed/replicas/replica-server.js';
 import type { Replica } from '../../speed/replicas/replicas.js';
-import { readOmissions } from '../snapshots/snapshots.js';
-import { loadUnindexed } from '../snapshots/suggested-relations.js';
-import {
-  type CheckStatus,
-  count,
-  type Detail,
-  diagnose,
-  type Examined,
-  type Facts,
-  type Finding,
-  finding,
-} from './diagnosis.js';
+import { type Examined, type Facts, findingsOf } from './diagnosis.js';
 import { policyFaults } from './policy-faults.js';
 
 const DOCTOR_HELP = `Usage: lateral doctor [--json] [--option value ...]
@@ -70,17 +54,20 @@ async function doctor(words: readonly string[], program: Program): Promise<void>
   if (problems > 0) process.exitCode = 1;
 }
 
-async function examine(config: Config, { createObserver, withDatabase }: Program): Promise<readonly Finding[]> {
+async function examine(
+  config: Config,
+  { createObserver, withDatabase, diagnose }: Program,
+): Promise<readonly Finding[]> {
   await prepareThread();
   return withDatabase(config, createObserver('error'), console.error, async (database) => {
     const examined = await lookAt(database, config);
     return [
-      ...diagnose(examined),
+      ...findingsOf(examined),
       ...(await examineCallers(config, database, examined.installed)),
       ...policyFaults(examined),
       ...examineHosts(database),
       ...(await examineReplicas(config, database)),
-      ...(await examineLive(config, database, examined)),
+      ...(await diagnose(examined)),
     ];
   });
 }
@@ -100,52 +87,15 @@ async function lookAt(database: Database, config: Config): Promise<Examined> {
     const text = await cell(FACTS, [schemas, ours, JSON.stringify([...systemTables()]), functions]);
     return {
       config,
+      database,
       facts: parseOwnJson<Facts>(String(text)),
       model,
       declared: document.function_rows ?? [],
       installed,
       unindexed: await loadUnindexed(cell, model),
       others,
-      omissions: await readOmissions(cell, model, document.function_rows ?? []),
     };
   });
-}
-
-/** Whether changes can be read from the log or are reported by triggers, and what is missing. */
-async function examineLive({ LIVE }: Config, database: Database, { model }: Examined): Promise<readonly Finding[]> {
-  const say = (status: CheckStatus, message: string, details: Finding['details'] = []): Finding =>
-    finding('Live queries', status, message, details);
-  if (LIVE === 'off') return [say('ok', 'LIVE is off')];
-  const ofLog = LIVE === 'triggers' ? 'LIVE is triggers' : await logObstacle(database);
-  if (ofLog === null) return [say('ok', 'changes can be read from the log')];
-  if (LIVE === 'logical') return [say('problem', `there are none: ${ofLog}`)];
-  const deaf = await notificationObstacle(database);
-  if (deaf !== null) return [say(LIVE === 'auto' ? 'note' : 'problem', `there are none: ${ofLog}; ${deaf}`)];
-  const isInstalled = await hasTriggers(database);
-  if (!isInstalled && LIVE === 'auto')
-    return [say('note', `there are none: ${ofLog}; or run "lateral live install", which makes triggers`)];
-  const tables = [...model.collections.values()].map(({ schema, table }) => ({ schema, name: table }));
-  const { missing, installed: triggered } = await inspectTriggers(database, tables);
-  // The service installs some by itself at the first subscription: these are not missing.
-  const lacking = missing.filter(({ mayInstall }) => !mayInstall);
-  const told = `triggers report changes: ${count(triggered, 'table has', 'tables have')} them (${ofLog})`;
-  const [prepared] = await database.rows<{ most: string }>(
-    "select current_setting('max_prepared_transactions') as most",
-  );
-  return [
-    say('ok', told),
-    ...(lacking.length === 0 ? [] : [say('problem', LACKING, lacking.map(detailOf))]),
-    ...(prepared?.most === '0' ? [] : [say('note', PREPARED)]),
-  ];
-}
-
-const LACKING =
-  'tables have no triggers, and the role may not make them: live queries that read them are refused. Run "lateral live install" as their owner, or:';
-const PREPARED =
-  'max_prepared_transactions is not 0: PREPARE TRANSACTION fails after a write to a table with triggers, which notify';
-
-function detailOf({ schema, name, statements }: Missing): Finding['details'][number] {
-  return { name: `${schema}.${name}`, message: 'has no triggers', fix: `${statements.join('; ')};` };
 }
 
 const ANSWER_TIMEOUT_MS = 3_000;

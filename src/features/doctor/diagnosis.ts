@@ -9,25 +9,16 @@ import { namesArgument } from '../../compiler/model/functions.js';
 import { holdsTable, type Model, type Overload, type ServedFunction } from '../../compiler/model/model.js';
 import { quoteIdentifier, quoteLiteral } from '../../compiler/sql/fragment.js';
 import type { Config } from '../../server/config/config.js';
-import type { Omission } from '../snapshots/snapshot.js';
-import { suggestRelations } from '../snapshots/suggest.js';
-import type { Unindexed } from '../snapshots/suggested-relations.js';
-
-export type CheckStatus = 'ok' | 'note' | 'problem';
-
-export interface Finding {
-  readonly section: string;
-  readonly status: CheckStatus;
-  readonly message: string;
-  readonly details: readonly Detail[];
-}
-
-export interface Detail {
-  readonly name: string;
-  readonly message: string;
-  /** SQL that solves it, or an example of it. */
-  readonly fix?: string;
-}
+import {
+  type CheckStatus,
+  count,
+  type Detail,
+  type DiagnosisContext,
+  type Finding,
+  finding,
+  listed,
+} from '../../server/feature/finding.js';
+import type { Unindexed } from '../../server/schema/unindexed.js';
 
 /** The result of sql/features/doctor/doctor.sql. */
 export interface Facts {
@@ -113,20 +104,13 @@ interface FunctionRights {
   readonly idle: boolean;
 }
 
-export interface Examined {
-  readonly config: Config;
+export interface Examined extends DiagnosisContext {
   readonly facts: Facts;
-  readonly model: Model;
-  /** Rows of service_functions. */
-  readonly declared: readonly MetadataRow[];
-  /** Whether the service's own tables exist. */
-  readonly installed: boolean;
   readonly unindexed: readonly Unindexed[];
   readonly others: readonly OtherSchema[];
-  readonly omissions: readonly Omission[];
 }
 
-export function diagnose(examined: Examined): readonly Finding[] {
+export function findingsOf(examined: Examined): readonly Finding[] {
   return [
     ...connection(examined),
     ...schemas(examined),
@@ -134,9 +118,7 @@ export function diagnose(examined: Examined): readonly Finding[] {
     // Statements run with the roles of callers, which have a part of their own.
     ...(examined.config.DATABASE_CALLER === 'role' ? [] : rights(examined)),
     ...indexes(examined),
-    ...lists(examined.model),
     ...functions(examined),
-    ...snapshots(examined),
     ...extensions(examined),
     ...settings(examined),
   ];
@@ -326,14 +308,6 @@ function partialRights(tables: readonly TableRights[], role: string): Finding[] 
 
 const WRITES = ['insert', 'update', 'delete'];
 
-/** A database that was made without the service has references, and nothing that says what their lists are called. */
-function lists(model: Model): Finding[] {
-  const { length } = suggestRelations(model);
-  if (length === 0) return [];
-  const message = `${count(length, 'list or object', 'lists and objects')} of related items can be added; lateral relations suggest shows them, --apply adds them`;
-  return [finding('Relations', 'note', message)];
-}
-
 function indexes({ facts, model, unindexed: constraints }: Examined): Finding[] {
   const unindexed = [...constraints, ...declaredUnindexed(model, facts)];
   if (unindexed.length === 0) return [finding('Relations', 'ok', 'every reference has an index')];
@@ -487,14 +461,6 @@ function computedFields({ collections }: Model): Finding[] {
   return listed('Fields', 'problem', message, broken);
 }
 
-/** Things that snapshots leave out, so that another database would lack them. */
-function snapshots({ omissions }: Examined): Finding[] {
-  if (omissions.length === 0) return [finding('Snapshots', 'ok', 'snapshots contain every table, column and key')];
-  const message = `snapshots leave out ${count(omissions.length, 'thing', 'things')}: lateral schema apply does not create them in another database`;
-  const details = omissions.map(({ name, reason }) => ({ name, message: reason }));
-  return [finding('Snapshots', 'note', message, details)];
-}
-
 /** The uses of extensions here. */
 const USES: Readonly<Record<string, string>> = {
   pg_trgm: 'indexes for _contains, search and similarity',
@@ -561,22 +527,4 @@ function connectionsOf(config: Config): number {
 
 function split<Entry>(entries: readonly Entry[], test: (entry: Entry) => boolean): [Entry[], Entry[]] {
   return [entries.filter(test), entries.filter((entry) => !test(entry))];
-}
-
-export function finding(
-  section: string,
-  status: CheckStatus,
-  message: string,
-  details: readonly Detail[] = [],
-): Finding {
-  return { section, status, message, details };
-}
-
-/** A finding about details, if there are any. */
-function listed(section: string, status: CheckStatus, message: string, details: readonly Detail[]): Finding[] {
-  return details.length === 0 ? [] : [finding(section, status, message, details)];
-}
-
-export function count(number: number, one: string, many: string): string {
-  return `${number} ${number === 1 ? one : many}`;
 }

@@ -1,10 +1,8 @@
 /** Checks a database and the role of the service, and prints the SQL that fixes problems. */
 import type { Feature } from '../../server/feature/feature.js';
-import { snapshots } from '../snapshots/feature.js';
 
 export const doctor: Feature = {
   name: 'doctor',
-  needs: [snapshots],
   commands: {
     doctor: {
       topic: 'Serve',

@@ -1,14 +1,7 @@
 /** Policies of row-level security that fail, or that show nothing, by what they read. */
 import { knownSettings } from '../../server/access/database-caller.js';
-import {
-  count,
-  type Detail,
-  type Examined,
-  type Finding,
-  finding,
-  type PolicyFacts,
-  type SettingFacts,
-} from './diagnosis.js';
+import { count, type Detail, type Finding, listed } from '../../server/feature/finding.js';
+import type { Examined, PolicyFacts, SettingFacts } from './diagnosis.js';
 
 const SECTION = 'Row-level security';
 
@@ -25,25 +18,24 @@ export function policyFaults({ config, facts }: Examined): readonly Finding[] {
       : 'DATABASE_SETTINGS gives settings under names of your own, such as app.user=user';
   return [
     ...listed(
+      SECTION,
       'problem',
       `${count(recursive.length, 'policy reads its', 'policies read their')} own table, so statements fail with "infinite recursion": read it in a function that is security definer`,
       recursive,
     ),
     ...listed(
+      SECTION,
       'problem',
       `policies need settings that nobody sets, so statements fail; ${advice}`,
       settings.flatMap(({ required, detail }) => (required ? [detail] : [])),
     ),
     ...listed(
+      SECTION,
       'note',
       `policies read settings that nobody sets; ${advice}`,
       settings.flatMap(({ required, detail }) => (required ? [] : [detail])),
     ),
   ];
-}
-
-function listed(status: Finding['status'], message: string, details: readonly Detail[]): Finding[] {
-  return details.length === 0 ? [] : [finding(SECTION, status, message, details)];
 }
 
 /** Equal for every caller. */

@@ -14,5 +14,6 @@ export const live: Feature<LiveQueries, typeof OPTIONS> = {
       load: async () => (await import('./command.js')).COMMANDS.live,
     },
   },
+  diagnose: async (context) => (await import('./diagnose.js')).diagnoseLive(context),
   open: async (context) => (await import('./part.js')).openLive(context),
 };

@@ -15,11 +15,12 @@ import type { Core } from '../../server/feature/core.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
 import type { DdlStatement } from '../../server/schema/change/ddl-statement.js';
 import { parseDocumentText } from '../../server/schema/parse-document.js';
+import type { Unindexed } from '../../server/schema/unindexed.js';
 import { type Difference, type EntryChange, SECTIONS } from './difference.js';
 import { readSnapshot, type Snapshot } from './parse-snapshot.js';
 import { applySnapshot, compareSnapshot, takeSnapshot } from './snapshots.js';
 import { type Hub, hubsOf, type Suggestion, suggestRelations } from './suggest.js';
-import { applySuggestions, findUnindexed, type Unindexed } from './suggested-relations.js';
+import { applySuggestions, findUnindexed } from './suggested-relations.js';
 
 const SCHEMA_HELP = `Usage: lateral schema snapshot [FILE] [--policies] [--json] [--option value ...]
        lateral schema diff FILE [--merge] [--force] [--option value ...]

@@ -18,6 +18,7 @@ export const snapshots: Feature = {
       load: async () => (await import('./command.js')).COMMANDS.relations,
     },
   },
+  diagnose: async (context) => (await import('./diagnose.js')).diagnoseSnapshots(context),
   open: async ({ config, dialect, core: { policies, schemaChanges }, identities }) => {
     const { schemaRoutes, suggestionsRoutes } = await import('./snapshot-routes.js');
     const services = { config, isDirectus: dialect !== null, identities, policies, schemaChanges };

@@ -4,6 +4,7 @@ import type { CommandLine, Config, ConfigWith } from '../config/config.js';
 import type { Environment, NoOptions, OptionTable } from '../config/option-kinds.js';
 import type { Database } from '../postgres/pools/database.js';
 import type { Core } from './core.js';
+import type { DiagnosisContext, Finding } from './finding.js';
 
 export interface Command {
   readonly help: string;
@@ -32,6 +33,8 @@ export interface Program {
   readFlags(words: readonly string[]): CommandLine['environment'];
   /** `Own` are the options of the command's feature. */
   readConfig<Own extends OptionTable = NoOptions>(environment: Environment): ConfigWith<Own>;
+  /** The findings of all features. */
+  diagnose(context: DiagnosisContext): Promise<readonly Finding[]>;
   /** The log, with the lines of at least this level. */
   createObserver(level: 'warn' | 'error'): Observer;
   /** For commands that read and write items. The service's own tables are created if they are missing. */

@@ -30,6 +30,7 @@ import type { CommandEntry } from './command.js';
 import type { Core } from './core.js';
 import type { DatabaseSource } from './database-source.js';
 import type { Dialect } from './dialect.js';
+import type { DiagnosisContext, Finding } from './finding.js';
 
 /**
  * A part of the product that can be deleted with its folder and its line in app/features.ts. A manifest imports types, options and log
@@ -64,6 +65,8 @@ export interface Feature<Exports = unknown, Options extends OptionTable = NoOpti
   open?(context: FeatureContext<Options, Event>): Promise<FeaturePart<Exports> | null>;
   /** Starts work that exists once in a process, however many threads serve. Returns how to stop it. */
   openOnce?(context: ProcessContext<Options, Event>): Promise<() => Promise<void>>;
+  /** Findings for `lateral doctor`. */
+  diagnose?(context: DiagnosisContext<Options>): Promise<readonly Finding[]>;
 }
 
 export interface FeaturePart<Exports = unknown> {
