@@ -12,10 +12,10 @@ import { withKeys } from '../../compiler/request/rest.js';
 import { bind } from '../../compiler/sql/parameter.js';
 import type { Identity } from '../../server/access/identity.js';
 import type { Sources, Transaction } from '../../server/changes/change-source.js';
+import { readsOwnTables, relatedTables, tableKey } from '../../server/changes/dependencies.js';
 import type { CommitVisibility, Known } from '../../server/changes/visibility.js';
 import type { PreparedRead } from '../../server/execute/reads/reads.js';
 import type { LoggedTable } from '../../server/postgres/wire/pgoutput.js';
-import { readsOwnTables, relatedTables, tableKey } from '../../speed/cache/dependencies.js';
 
 import { checkTable, EventReads, type EventServices, showsAllRows, showsKeys } from './event-reads.js';
 import {

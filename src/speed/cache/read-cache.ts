@@ -7,6 +7,8 @@ import { performance } from 'node:perf_hooks';
 import { callerName, type Identity } from '../../server/access/identity.js';
 import type { ShapeRecord, ShapeStats } from '../../server/batching/shape-stats.js';
 import type { TableChanges } from '../../server/changes/change-source.js';
+import { dependenciesOf, mayHideRows, probeKey } from '../../server/changes/dependencies.js';
+import { DependencyIndex, type Dependent, DependentShape } from '../../server/changes/dependency-index.js';
 import type { Source } from '../../server/changes/publication.js';
 import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
 import type { KeptAnswer, KeptMemory } from '../../server/execute/reads/kept-answer.js';
@@ -15,8 +17,6 @@ import { isReached, type LogPosition, NO_POSITION } from '../../server/postgres/
 import type { LoggedTable } from '../../server/postgres/wire/pgoutput.js';
 import { CacheSpace, groupOf, type Kept } from './cache-space.js';
 import { type CallerWrites, hashOf } from './caller-writes.js';
-import { dependenciesOf, mayHideRows, probeKey } from './dependencies.js';
-import { DependencyIndex, type Dependent, DependentShape } from './dependency-index.js';
 import { PendingCommits } from './pending-commits.js';
 import { SeenReads } from './seen-reads.js';
 

@@ -3,10 +3,10 @@ import type { ProbedKind, RowProbe } from '../../compiler/plan/row-probe.js';
 import { splitKey } from '../../compiler/sql/key-text.js';
 import { type Caller, resolveVariable, type Values } from '../../compiler/sql/parameter.js';
 import { namesInStatement } from '../../compiler/sql/verify.js';
-import type { Source } from '../../server/changes/publication.js';
-import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
-import { systemTables } from '../../server/postgres/catalog/system-tables.js';
-import type { LoggedChange, LoggedRow, LoggedTable } from '../../server/postgres/wire/pgoutput.js';
+import type { CompiledRead } from '../execute/reads/compiled-read.js';
+import { systemTables } from '../postgres/catalog/system-tables.js';
+import type { LoggedChange, LoggedRow, LoggedTable } from '../postgres/wire/pgoutput.js';
+import type { Source } from './publication.js';
 
 export interface Dependencies {
   /** As schema.name. */
