@@ -2,9 +2,7 @@
  * The application of one serving thread: identities, live queries and GraphQL over the core, and the routes over all of them. The parts
  * that exist once per process (`start.ts`) reach a thread as `Shared` and by broadcasts.
  */
-import { isMainThread } from 'node:worker_threads';
 import { assertNever } from '../base/assert-never.js';
-import { StartError } from '../base/errors.js';
 import type { Observer } from '../base/observe.js';
 import type { Operations } from '../compiler/graphql/operations.js';
 import { Identities } from '../server/access/identities.js';
@@ -35,6 +33,7 @@ import { collect, type MetricsServices, metricsRoutes } from '../server/api/serv
 import { digestOfShape, serverRoutes, shapesRoutes, specsRoutes } from '../server/api/server/server.js';
 import { applyBudgets, budgetRoutes, loadBudgets } from '../server/api/server/shape-budgets.js';
 import { systemRoutes } from '../server/api/system-collections.js';
+import { watchChanges } from '../server/changes/change-watch.js';
 import type { Config } from '../server/config/config.js';
 import { parseLimits } from '../server/config/parse-limits.js';
 import { userStore } from '../server/execute/system-collections/user-writes.js';
@@ -49,13 +48,14 @@ import { type CommonContext, dialectOf, OpenFeatures, prepareProcess } from './o
 export async function createApp(config: Config, core: Core, shared: Shared, observe: Observer): Promise<App> {
   const parts = await createParts(config, core, shared, observe);
   const { readiness, identities, items, persisted } = parts;
-  const opened = await openFeatures(parts, {
-    routes: () => routes,
-    graphql: () => ({ operations, persisted }),
+  await core.speed.start();
+  const later = { routes: () => routes, graphql: () => ({ operations, persisted }) };
+  const opened = await openFeatures(parts, later).catch(async (error: unknown) => {
+    await stopCore(core);
+    throw error;
   });
   parts.later.live = opened.live;
   parts.later.pages = opened.accountPages;
-  if (core.reads.memory !== null && opened.live === null) throw new StartError('READ_CACHE_SIZE needs live queries');
   const metrics = { ...metricsServices(parts, opened), router: () => router };
   const rest = restRoutes(parts, { features: opened, metrics, operations: () => operations });
   const operations = createOperations(config, rest);
@@ -67,7 +67,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
   return {
     router,
     items,
-    watchChanges: (listener) => opened.watchChanges(listener),
+    watchChanges: (listener) => watchChanges(core.changes, core.mirror, listener),
     serving: () => opened.all('start'),
     names: parts.dialect?.names ?? null,
     sockets: opened.sockets(),
@@ -78,16 +78,23 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     collect: () => collect(metrics),
     check: async () => ({
       ...(await checkHealth(core)),
-      ...(isMainThread ? core.speed.checks() : {}),
+      ...(await core.changes.check()),
+      ...core.speed.checks(),
       ...(await opened.check()),
     }),
     stopping: async () => {
       readiness.stop();
-      await opened.stop();
+      await Promise.all([opened.stop(), stopCore(core)]);
     },
     endProcesses: () => opened.all('close'),
     ended: () => opened.all('end'),
   };
+}
+
+/** Ends the stream of changes, and what it keeps up to date. */
+async function stopCore({ speed, changes }: Core): Promise<void> {
+  speed.stop();
+  await changes.stop();
 }
 
 function openFeatures(

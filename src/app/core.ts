@@ -4,6 +4,7 @@ import type { Observer } from '../base/observe.js';
 import type { Synonyms } from '../compiler/model/synonyms.js';
 import { DatabaseCaller } from '../server/access/database-caller.js';
 import { ShapeStats } from '../server/batching/shape-stats.js';
+import { Changes } from '../server/changes/changes.js';
 import type { Config } from '../server/config/config.js';
 import { parseLimits } from '../server/config/parse-limits.js';
 import { CallerBudgets } from '../server/execute/caller-budget.js';
@@ -42,7 +43,9 @@ export async function createCore(
   if (callers?.mode === 'role') policies.limitByRole((identity) => callers.roleNameOf(identity));
   const shapeStats = new ShapeStats();
   const budgets = new CallerBudgets({ share: config.CALLER_LOOP_SHARE, burst: config.CALLER_LOOP_BURST });
-  const speed = new Speed({ database, mirror, replicas, callerWrites, shapeStats, budgets }, config);
+  const changes = new Changes(database, mirror, { mode: config.LIVE, maxWal: config.LIVE_MAX_WAL }, observe);
+  const sources = { database, mirror, policies, changes, replicas, callerWrites, shapeStats, budgets };
+  const speed = new Speed(sources, config);
   const { consistency, writes: batcher } = speed;
   const services = { database, mirror, policies, callers, consistency };
   const readHooks = hooks?.reads ?? null;
@@ -61,7 +64,7 @@ export async function createCore(
     lockTimeout: config.SCHEMA_LOCK_TIMEOUT,
     patience: config.SCHEMA_CHANGE_TIMEOUT,
   });
-  return { database, mirror, policies, reads, writes, schemaChanges, replicas, speed, hooks };
+  return { database, mirror, policies, reads, writes, changes, schemaChanges, replicas, speed, hooks };
 }
 
 /** Bytes of heap for each item that a request writes, with what the plan of the write needs. */

@@ -1,12 +1,10 @@
 /** The features of one thread: each is opened after those that it needs. */
-import { StartError } from '../base/errors.js';
 import type { Observer } from '../base/observe.js';
 import type { ApiRoute } from '../server/api/action.js';
 import type { GraphqlPage } from '../server/api/graphql/endpoint.js';
 import type { LiveReads } from '../server/api/items/live-reads.js';
 import type { Metric } from '../server/api/server/metric.js';
 import type { ResourceRoutes } from '../server/api/system-collections.js';
-import type { ChangeEvent } from '../server/changes/change-event.js';
 import type { Config } from '../server/config/config.js';
 import type { WriteHook } from '../server/execute/hooks/write-hook.js';
 import type { Dialect } from '../server/feature/dialect.js';
@@ -107,12 +105,6 @@ export class OpenFeatures {
 
   get live(): LiveReads | null {
     return this.#first(({ live }) => live);
-  }
-
-  async watchChanges(listener: (event: ChangeEvent) => void): Promise<void> {
-    const watch = this.#first(({ watchChanges }) => watchChanges);
-    if (watch === null) throw new StartError('there are no live queries');
-    await watch(listener);
   }
 
   notify(moment: 'onAccessChange' | 'onSessionsEnded' | 'onReload'): void {

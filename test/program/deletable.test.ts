@@ -10,7 +10,7 @@ import t from 'tap';
 import { features } from '../../src/app/features.js';
 import { packagePath } from '../../src/base/package-files.js';
 import type { Feature } from '../../src/server/feature/feature.js';
-import { ADMIN_TOKEN, createLibrary, get, makeFolder, startDatabase } from '../support/service.js';
+import { ADMIN_TOKEN, createLibrary, get, makeFolder, startDatabase, waitFor } from '../support/service.js';
 import { startProgram } from '../support/started-program.js';
 
 /** Files outside of its folder that a feature is deleted with. */
@@ -51,11 +51,18 @@ for (const names of chosen())
       DATABASE_URL: databaseUrl,
       ADMIN_TOKEN,
       PORT: '0',
+      LIVE: 'triggers',
+      READ_CACHE_SIZE: '16mb',
     });
     try {
       const { status, json } = await get(service, '/items/articles?limit=1&fields=*.*', { token: ADMIN_TOKEN });
       t.equal(status, 200, 'it answers');
       t.match(json, { data: [{ id: /./ }] });
+      const isHit = async (): Promise<boolean> => {
+        const { headers } = await get(service, '/items/articles/1?fields=id', { token: ADMIN_TOKEN });
+        return headers['cache-status'] === 'lateral; hit';
+      };
+      await t.resolves(waitFor(isHit, 10_000), 'it answers from memory');
     } finally {
       await service.stop();
     }

@@ -1,11 +1,10 @@
 /** The metrics of live queries. */
 
 import { counter, gauge, histogramValues, type Metric } from '../../server/api/server/metric.js';
-import type { LogFigures } from '../../server/changes/change-source.js';
 import type { LiveQueries } from './live-queries.js';
 import { LAG_BOUNDS_S } from './live-stats.js';
 
-export function liveMetrics({ subscriptions, topics, stats, stream: { figures } }: LiveQueries): Metric[] {
+export function liveMetrics({ subscriptions, topics, stats }: LiveQueries): Metric[] {
   const name = 'lateral_live_lag_seconds';
   const help = 'The time from the commit of a change until an answer with it was sent to its subscribers.';
   const lags = histogramValues(name, { bounds: LAG_BOUNDS_S, buckets: stats.lags, sum: stats.lagSum }, {});
@@ -24,21 +23,5 @@ export function liveMetrics({ subscriptions, topics, stats, stream: { figures } 
     counter('lateral_live_dropped_total', 'Answers that a newer one replaced before they were sent.', stats.dropped),
     counter('lateral_live_resyncs_total', 'Times that all live queries were read again.', stats.resyncs),
     { name, help, type: 'histogram', aggregator: 'sum', values: lags },
-    ...logMetrics(figures),
-  ];
-}
-
-/** Threads read the same log: together they keep as much of it, and are as late, as the last of them. */
-function logMetrics(figures: LogFigures | null): Metric[] {
-  const kept = 'WAL that PostgreSQL keeps for the log streams of live queries.';
-  const lag = 'How long the log stream of live queries is behind the log.';
-  return [
-    { ...gauge('lateral_live_wal_kept_bytes', kept, figures?.walKept ?? 0), aggregator: 'max' },
-    { ...gauge('lateral_live_stream_lag_seconds', lag, (figures?.lagMs ?? 0) / 1_000), aggregator: 'max' },
-    counter(
-      'lateral_live_slots_replaced_total',
-      'Slots of log streams that were replaced.',
-      figures?.replacements ?? 0,
-    ),
   ];
 }

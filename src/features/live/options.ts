@@ -1,13 +1,8 @@
 /** The options of live queries. */
 import type { ConfigWith } from '../../server/config/config.js';
-import { duration, integer, size } from '../../server/config/option-kinds.js';
+import { duration, integer } from '../../server/config/option-kinds.js';
 
 export const OPTIONS = {
-  LIVE_MAX_WAL: size(
-    '1gb',
-    'WAL that PostgreSQL may keep for the log stream of a thread; its slot is replaced each time it keeps a sixteenth of this, and given up beyond it',
-    16 * 1_048_576,
-  ),
   LIVE_INTERVAL: duration('50ms', 'Shortest time between two reads of a live query'),
   LIVE_MAX_SUBSCRIPTIONS: integer('20000', 1, 1_000_000, 'Live queries at the same time, per thread'),
   LIVE_MAX_SUBSCRIPTIONS_PER_USER: integer(

@@ -1,9 +1,9 @@
 /** The changed rows of a table, by their keys, in the order of commits. It is bounded: subscribers that fall too far behind get a resync. */
 
 import type { Collection } from '../../compiler/model/model.js';
-import { joinKey } from '../../compiler/sql/key-text.js';
 import type { TableChanges } from '../../server/changes/change-source.js';
-import type { LoggedChange, LoggedRow, LoggedTable } from '../../server/postgres/wire/pgoutput.js';
+import { keyIn } from '../../server/changes/change-watch.js';
+import type { LoggedChange, LoggedTable } from '../../server/postgres/wire/pgoutput.js';
 
 export const CHANGES = ['create', 'update', 'delete'] as const;
 export type Change = (typeof CHANGES)[number];
@@ -143,15 +143,4 @@ function joinChanges(before: RowChange | null, change: Change): Omit<RowChange, 
 /** The event that the change is for a subscriber to one kind of change, or to all of them; null if it is none. */
 export function eventOf({ change, also }: RowChange, wanted: Change | null): Change | null {
   return wanted === null || wanted === change || wanted === also ? (wanted ?? change) : null;
-}
-
-export function keyIn(row: LoggedRow | null, columns: readonly number[]): string | null {
-  const parts: string[] = [];
-  for (const column of columns) {
-    const part = row?.[column];
-    if (part === undefined || part === null) return null;
-    parts.push(part);
-  }
-  if (parts.length === 0) return null;
-  return parts.length === 1 ? (parts[0] ?? null) : joinKey(parts);
 }

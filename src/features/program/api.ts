@@ -1,5 +1,5 @@
 /** The public types of the service inside of a Node program. */
-import type { ChangeEvent } from '../../server/changes/change-event.js';
+import type { ChangeEvent } from '../../server/changes/change-watch.js';
 import type { As, CompiledRequest, LateralApi, RequestEvent, TransactionApi } from '../../server/execute/hooks/api.js';
 
 /** Something that the service logs. */

@@ -28,7 +28,7 @@ const MAX_PAUSE_MS = 5_000;
 /** Milliseconds that an attempt may take to end. */
 const CLOSE_TIMEOUT_MS = 5_000;
 
-export interface ChangeListener extends ChangeReceiver {
+export interface StreamListener extends ChangeReceiver {
   /** From now on every change is reported; earlier ones may have been missed. */
   resynced(sources: Sources): void;
   /** Changes are not reported until it is resynced. */
@@ -79,7 +79,7 @@ export class ChangeStream {
 
   constructor(
     private readonly sources: readonly ChangeSource[],
-    private readonly listener: ChangeListener,
+    private readonly listener: StreamListener,
     private readonly observe: Observer,
   ) {}
 

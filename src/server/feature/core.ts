@@ -1,5 +1,6 @@
 /** The services of one thread, without HTTP. */
 import type { Policies } from '../access/policies.js';
+import type { Changes } from '../changes/changes.js';
 import type { Reads } from '../execute/reads/reads.js';
 import type { Writes } from '../execute/writes/writes.js';
 import type { Mirror } from '../postgres/catalog/watch.js';
@@ -13,5 +14,6 @@ export interface Core {
   readonly policies: Policies;
   readonly reads: Reads;
   readonly writes: Writes;
+  readonly changes: Changes;
   readonly schemaChanges: SchemaChanges;
 }

@@ -12,7 +12,6 @@ import type { LiveReads } from '../api/items/live-reads.js';
 import type { Metric } from '../api/server/metric.js';
 import type { Gather } from '../api/server/metrics.js';
 import type { ResourceRoutes } from '../api/system-collections.js';
-import type { ChangeEvent } from '../changes/change-event.js';
 import type { ConfigWith } from '../config/config.js';
 import type { NoOptions, OptionTable } from '../config/option-kinds.js';
 import type { Extension } from '../execute/hooks/definition.js';
@@ -86,8 +85,6 @@ export interface FeaturePart<Exports = unknown> {
   check?(): Checks | Promise<Checks>;
   /** Answers reads again whenever their result changes. One feature may have it. */
   readonly live?: LiveReads;
-  /** Reports each committed change from now on. Rejects if PostgreSQL does not report changes. */
-  watchChanges?(listener: (event: ChangeEvent) => void): Promise<void>;
   /** Records answered requests. One feature may have it. */
   readonly recorder?: RequestRecorder;
   /** Answers a question that a thread has asked all threads. */

@@ -3,10 +3,10 @@
  * was committed before a comparison has been reported, answers in memory are at most as old as that comparison.
  */
 import { performance } from 'node:perf_hooks';
+import { StartError } from '../../base/errors.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
-import type { ChangeStream } from '../../server/changes/change-stream.js';
+import type { Changes } from '../../server/changes/changes.js';
 import { describeTransactions } from '../../server/changes/open-transactions.js';
-import type { CommitVisibility } from '../../server/changes/visibility.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import type { ReadCache } from './read-cache.js';
 
@@ -57,8 +57,7 @@ export class Freshness {
 
   constructor(
     private readonly database: Database,
-    private readonly stream: ChangeStream,
-    private readonly visibility: CommitVisibility,
+    private readonly changes: Changes,
     private readonly cache: ReadCache,
   ) {
     const interval = cache.limits.maxLag / COMPARISONS;
@@ -72,21 +71,27 @@ export class Freshness {
     };
   }
 
-  start(): void {
+  /** Opens the stream of changes, and keeps it open. Throws if there is none. */
+  async start(): Promise<void> {
+    const obstacle = await this.changes.obstacle();
+    if (obstacle !== null) throw new StartError(`READ_CACHE_SIZE needs live queries: ${obstacle}`);
+    this.changes.add(this.cache);
+    await this.changes.hold(this.cache);
     this.#comparison.soon(0);
   }
 
   stop(): void {
     this.#comparison.stop();
     this.#settling.stop();
+    this.cache.lost();
   }
 
   async #compare(): Promise<void> {
     const at = performance.now();
     const written = this.cache.writes.last;
-    if (this.stream.state !== 'open') return;
+    if (this.changes.stream.state !== 'open') return;
     if (at - this.#catalogReadAt > this.#interval / 2 && !(await this.#compareCatalog(at))) return;
-    const position = await this.stream.caughtUp().catch(() => null);
+    const position = await this.changes.stream.caughtUp().catch(() => null);
     // An answer is as recent as the older of the two questions.
     if (position !== null) this.cache.caughtUp(this.#catalogReadAt, position, written);
   }
@@ -97,7 +102,7 @@ export class Freshness {
     if (row === undefined) return false;
     if (row.digest !== this.#catalog) this.cache.clear();
     // Rows of other tables may be shown from now on, and their changes are not reported.
-    if (row.inherited !== this.#inherited) this.stream.tablesChanged();
+    if (row.inherited !== this.#inherited) this.changes.stream.tablesChanged();
     this.#catalog = row.digest;
     this.#inherited = row.inherited;
     this.#catalogReadAt = at;
@@ -109,7 +114,9 @@ export class Freshness {
     const { pending } = this.cache;
     if (!pending.isUnsettled) return null;
     const askedAt = performance.now();
-    const known = await (pending.awaitsRunning ? this.visibility.runningNow() : this.visibility.knownNow());
+    const known = await (pending.awaitsRunning
+      ? this.changes.visibility.runningNow()
+      : this.changes.visibility.knownNow());
     if (known) pending.settle(known, askedAt);
     if (!pending.isUnsettled) return null;
     if (pending.heldMs > HOLDERS_MS && askedAt - this.#holdersReadAt > HOLDERS_MS) await this.#nameHolders(askedAt);

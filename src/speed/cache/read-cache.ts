@@ -6,10 +6,10 @@ import { createHash } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import { callerName, type Identity } from '../../server/access/identity.js';
 import type { ShapeRecord, ShapeStats } from '../../server/batching/shape-stats.js';
-import type { TableChanges } from '../../server/changes/change-source.js';
+import type { Sources, Transaction } from '../../server/changes/change-source.js';
+import type { ChangeListener } from '../../server/changes/changes.js';
 import { dependenciesOf, mayHideRows, probeKey } from '../../server/changes/dependencies.js';
 import { DependencyIndex, type Dependent, DependentShape } from '../../server/changes/dependency-index.js';
-import type { Source } from '../../server/changes/publication.js';
 import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
 import type { KeptAnswer, KeptMemory } from '../../server/execute/reads/kept-answer.js';
 import type { MemorableRead, ReadListener, ResultMemory } from '../../server/execute/reads/read-executor.js';
@@ -19,13 +19,6 @@ import { CacheSpace, groupOf, type Kept } from './cache-space.js';
 import { type CallerWrites, hashOf } from './caller-writes.js';
 import { PendingCommits } from './pending-commits.js';
 import { SeenReads } from './seen-reads.js';
-
-/** The changes of a transaction that may not be visible to new reads yet. */
-interface Commit {
-  readonly xid: number;
-  readonly changes: readonly TableChanges[];
-  readonly isVisible: boolean;
-}
 
 interface CacheLimits {
   /** Bytes. */
@@ -144,14 +137,14 @@ const MAX_PAUSE_MS = 60_000;
 /** Milliseconds between two changes of an entry's place in the order of use. */
 const TOUCH_MS = 1_000;
 
-export class ReadCache implements ResultMemory {
+export class ReadCache implements ResultMemory, ChangeListener {
   readonly #index = new DependencyIndex<CacheEntry>();
   readonly #space: CacheSpace<CacheEntry | ReservedMemory>;
   /** By statement: its reads, or the reason why its answers are not kept. */
   #shapes = new WeakMap<CompiledRead, CachedShape | { readonly reason: string }>();
   readonly #seen = new SeenReads();
   /** The sources of the tables' changes, or null while no changes are reported. */
-  #sources: ReadonlyMap<string, readonly Source[]> | null = null;
+  #sources: Sources | null = null;
   readonly pending = new PendingCommits();
   /** Everything that was committed before is known, by the clock of `performance`. */
   #freshAt = Number.NEGATIVE_INFINITY;
@@ -379,15 +372,19 @@ export class ReadCache implements ResultMemory {
   }
 
   /** From now on all changes are reported. `sources`: the tables below each table and view. */
-  reset(sources: ReadonlyMap<string, readonly Source[]>): void {
+  resynced(sources: Sources): void {
     this.clear();
     this.#sources = sources;
     this.pending.reset();
     this.onUnsettled();
   }
 
+  refreshing(): void {
+    this.lost();
+  }
+
   /** From now on changes are not reported. */
-  lose(): void {
+  lost(): void {
     this.#sources = null;
     this.#freshAt = Number.NEGATIVE_INFINITY;
     this.pending.lose();
@@ -398,12 +395,12 @@ export class ReadCache implements ResultMemory {
     return this.#index.wanted(table) ?? table.columns.map(() => false);
   }
 
-  committed({ xid, changes, isVisible }: Commit): void {
+  committed({ xid, changes, isVisible }: Transaction): void {
     for (const change of changes) {
       if (!isVisible) this.pending.add(change.table, xid);
       for (const entry of this.#index.touchedBy(change)) this.#invalidate(entry);
     }
-    if (!isVisible && changes.length > 0) this.onUnsettled();
+    if (!isVisible) this.onUnsettled();
   }
 
   /** A large transaction arrives that has changed these tables. */
@@ -435,10 +432,7 @@ export class ReadCache implements ResultMemory {
     return shape;
   }
 
-  #newShape(
-    compiled: CompiledRead,
-    sources: ReadonlyMap<string, readonly Source[]>,
-  ): CachedShape | { readonly reason: string } {
+  #newShape(compiled: CompiledRead, sources: Sources): CachedShape | { readonly reason: string } {
     const reason = compiled.uncacheable();
     if (reason !== null) return { reason };
     const dependencies = dependenciesOf(compiled, sources);

@@ -1,5 +1,6 @@
-/** The metrics of replicas and of results in memory. */
+/** The metrics of replicas and of results in memory, and whether results can be kept. */
 import { counter, gauge, labelled, type Metric, type Value } from '../../server/api/server/metric.js';
+import type { Check } from '../../server/postgres/health.js';
 import type { ReadCache } from '../cache/read-cache.js';
 import type { ReplicaReads } from '../replicas/replica-reads.js';
 import type { Replica } from '../replicas/replicas.js';
@@ -47,3 +48,13 @@ export function cacheMetrics({
 
 /** Milliseconds: shown if the database was never compared. */
 const MAX_LAG_MS = 86_400_000;
+
+/** Milliseconds for which old transactions may keep answers out of memory. */
+const MAX_HELD_MS = 10_000;
+
+export function checkCache({ entries, pending }: ReadCache): Check {
+  const found = { componentType: 'component', observedValue: entries, observedUnit: 'answers kept' };
+  const { heldMs, obstacle } = pending;
+  if (heldMs <= MAX_HELD_MS || obstacle === null) return { status: 'ok', ...found };
+  return { status: 'degraded', ...found, output: obstacle };
+}

@@ -3,8 +3,11 @@
  * server knows the executors as interfaces.
  */
 
+import { isMainThread } from 'node:worker_threads';
+import type { Policies } from '../../server/access/policies.js';
 import type { Metric } from '../../server/api/server/metric.js';
 import type { ShapeStats } from '../../server/batching/shape-stats.js';
+import type { Changes } from '../../server/changes/changes.js';
 import type { Config } from '../../server/config/config.js';
 import type { BilledCaller, CallerBudgets } from '../../server/execute/caller-budget.js';
 import type { Consistency, ReadNeed } from '../../server/execute/consistency.js';
@@ -24,17 +27,20 @@ import type { Database } from '../../server/postgres/pools/database.js';
 import { ReadBatcher } from '../batching/read-batcher.js';
 import { WriteBatcher } from '../batching/write-batcher.js';
 import type { CallerWrites } from '../cache/caller-writes.js';
+import { Freshness } from '../cache/freshness.js';
 import { ReadCache } from '../cache/read-cache.js';
 import { PlanChoices, type UnevenShape } from '../plan-choices/plan-choices.js';
 import { checkReplicas } from '../replicas/replica-health.js';
 import { mayLieInReplica, ReplicaReads } from '../replicas/replica-reads.js';
 import type { Replicas } from '../replicas/replicas.js';
-import { cacheMetrics, replicaMetrics } from './metrics.js';
+import { cacheMetrics, checkCache, replicaMetrics } from './metrics.js';
 import { SessionConsistency } from './session-consistency.js';
 
 export interface SpeedSources {
   readonly database: Database;
   readonly mirror: Mirror;
+  readonly policies: Policies;
+  readonly changes: Changes;
   /** The replicas, or null if there are none. */
   readonly replicas: Replicas | null;
   /** When callers have written, in memory of all threads; null if no reads are served from memory. */
@@ -49,6 +55,7 @@ export class Speed implements ReadEngine {
   readonly consistency: Consistency | null;
   /** The batches of writes, or null if each write is a statement of its own. */
   readonly writes: WriteExecutor | null;
+  readonly #freshness: Freshness | null;
   readonly #plans: PlanChoices;
   readonly #replicaReads: ReplicaReads | null;
   readonly #sender: ReadExecutor;
@@ -57,7 +64,7 @@ export class Speed implements ReadEngine {
     private readonly sources: SpeedSources,
     config: Config,
   ) {
-    const { database, mirror, replicas, callerWrites, shapeStats, budgets } = sources;
+    const { database, mirror, policies, changes, replicas, callerWrites, shapeStats, budgets } = sources;
     const batcherOf = ({ readConnections }: Database): ReadBatcher =>
       new ReadBatcher(readConnections, config.READ_BATCHING, database.waitTimeout, shapeStats);
     const batcher = batcherOf(database);
@@ -67,7 +74,10 @@ export class Speed implements ReadEngine {
     this.#plans = new PlanChoices(database, budgets, config.STATISTICS_POLL_INTERVAL);
     mirror.onChange(() => this.#plans.statistics.forget());
     const limits = { size: config.READ_CACHE_SIZE, maxLag: config.READ_CACHE_MAX_LAG };
-    this.memory = callerWrites && new ReadCache(limits, callerWrites, shapeStats);
+    const memory = callerWrites && new ReadCache(limits, callerWrites, shapeStats);
+    this.memory = memory;
+    this.#freshness = memory && new Freshness(database, changes, memory);
+    for (const source of [mirror, policies]) source.onChange(() => memory?.clear());
     this.consistency = replicas || callerWrites ? new SessionConsistency(database, replicas, callerWrites) : null;
     this.writes = config.WRITE_BATCHING
       ? new WriteBatcher((work, caller) => database.sessions.use(work, { caller }))
@@ -114,9 +124,21 @@ export class Speed implements ReadEngine {
     ];
   }
 
-  /** The health of the replicas. One thread watches them for all. */
+  /** The health of the cache and of the replicas, which one thread watches for all. */
   checks(): Checks {
-    return checkReplicas(this.sources.replicas);
+    return {
+      ...(isMainThread ? checkReplicas(this.sources.replicas) : {}),
+      ...(this.memory ? { 'live:cache': [checkCache(this.memory)] } : {}),
+    };
+  }
+
+  /** Throws if results cannot be kept in memory, because changes are not reported. */
+  async start(): Promise<void> {
+    await this.#freshness?.start();
+  }
+
+  stop(): void {
+    this.#freshness?.stop();
   }
 }
 

@@ -8,7 +8,7 @@ import type { Observer } from '../../base/observe.js';
 import { Policies } from '../../server/access/policies.js';
 import type { ItemsServices } from '../../server/api/items/item-writes.js';
 import type { Gather } from '../../server/api/server/metrics.js';
-import type { ChangeEvent } from '../../server/changes/change-event.js';
+import type { ChangeEvent } from '../../server/changes/change-watch.js';
 import type { Config } from '../../server/config/config.js';
 import type { Extension } from '../../server/execute/hooks/definition.js';
 import type { LocalServer } from '../../server/feature/local-server.js';

@@ -9,6 +9,8 @@ import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client
 import { packageVersion } from '../../../base/package-files.js';
 import type { Identities } from '../../access/identities.js';
 import { onlyAdministrator } from '../../access/identity.js';
+import type { LogFigures } from '../../changes/change-source.js';
+import type { Changes } from '../../changes/changes.js';
 import type { Config } from '../../config/config.js';
 import type { Reads } from '../../execute/reads/reads.js';
 import type { Writes } from '../../execute/writes/writes.js';
@@ -28,6 +30,7 @@ export interface MetricsServices {
   readonly mirror: Mirror;
   readonly reads: Reads;
   readonly writes: Writes;
+  readonly changes: Changes;
   readonly events: ReadonlyMap<string, number>;
   /** The metrics of the executors of reads and of the features. */
   readonly more: () => readonly Metric[];
@@ -57,6 +60,7 @@ export async function collect(services: MetricsServices): Promise<Metric[]> {
     ...sourceMetrics(services),
     ...threadMetrics(),
     ...schemaMetrics(services),
+    ...logMetrics(services.changes.stream.figures),
     ...services.more(),
   ];
   return [...counted, ...(await defaultMetrics())];
@@ -250,4 +254,19 @@ function threadSeconds(): number | null {
   } catch {
     return null;
   }
+}
+
+/** Threads read the same log: together they keep as much of it, and are as late, as the last of them. */
+function logMetrics(figures: LogFigures | null): Metric[] {
+  const kept = 'WAL that PostgreSQL keeps for the log streams of live queries.';
+  const lag = 'How long the log stream of live queries is behind the log.';
+  return [
+    { ...gauge('lateral_live_wal_kept_bytes', kept, figures?.walKept ?? 0), aggregator: 'max' },
+    { ...gauge('lateral_live_stream_lag_seconds', lag, (figures?.lagMs ?? 0) / 1_000), aggregator: 'max' },
+    counter(
+      'lateral_live_slots_replaced_total',
+      'Slots of log streams that were replaced.',
+      figures?.replacements ?? 0,
+    ),
+  ];
 }
