@@ -59,7 +59,7 @@ export async function createCore(
   };
   const userHooks = hooks?.writes ?? null;
   const writeHooks = [...(userHooks ? [userHooks] : []), ...CORE_HOOKS, ...(await hooksOf(features, config))];
-  const writes = new Writes({ ...services, reads, batcher, userHooks, hooks: writeHooks }, writeLimits, observe);
+  const writes = Writes.open({ ...services, reads, batcher, userHooks, hooks: writeHooks }, writeLimits, observe);
   const schemaChanges = new SchemaChanges(database, mirror, {
     lockTimeout: config.SCHEMA_LOCK_TIMEOUT,
     patience: config.SCHEMA_CHANGE_TIMEOUT,

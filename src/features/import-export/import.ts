@@ -14,7 +14,8 @@ import type { PlannedWrite } from '../../compiler/plan/write/write.js';
 import type { OnConflict } from '../../compiler/request/on-conflict.js';
 import type { Input } from '../../compiler/request/parse-context.js';
 import type { RequestClient } from '../../server/execute/stages.js';
-import type { ImportTransaction, Writer } from '../../server/execute/writer.js';
+import type { Writer } from '../../server/execute/writer.js';
+import type { ImportTransaction } from '../../server/execute/writes/import-write.js';
 import { advancePastTable } from '../../server/execute/writes/sequences.js';
 import { namingOf } from '../../server/execute/writes/write-errors.js';
 import type { Writes } from '../../server/execute/writes/writes.js';
@@ -55,9 +56,9 @@ export async function importRows(
 ): Promise<number> {
   const rows = new KeptRows(options.rows);
   const { onConflict = null } = options;
-  const repeatable = { onConflict, mayRepeat: () => rows.isWhole };
+  const into = { name: options.collection, onConflict, mayRepeat: () => rows.isWhole };
   try {
-    return await writes.inImport(options.collection, { writer, client }, repeatable, (transaction) =>
+    return await writes.inImport(into, { writer, client }, (transaction) =>
       new Attempt(options, transaction).run(rows.read()),
     );
   } finally {

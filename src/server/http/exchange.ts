@@ -4,7 +4,6 @@
  */
 import { performance } from 'node:perf_hooks';
 import { invalidPayload, unsupportedMediaType } from '../../base/errors.js';
-import { onlyOf } from '../../base/narrow.js';
 import type { Identity } from '../access/identity.js';
 import type { Config } from '../config/config.js';
 import { laterPosition } from '../execute/consistency.js';
@@ -360,7 +359,8 @@ export class Exchange {
         chunks.push(Buffer.from(Buffer.from(chunk)));
         if (!last) return;
         clearTimeout(timer);
-        this.received = onlyOf(chunks) ?? Buffer.concat(chunks);
+        const [first] = chunks;
+        this.received = first && chunks.length === 1 ? first : Buffer.concat(chunks);
         resolve(this.received);
       });
     });

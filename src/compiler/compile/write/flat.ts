@@ -482,12 +482,12 @@ export function flatValues(
   answered: Values,
 ): Value[] {
   const { collection, columns } = node;
-  const names = collection.key.length === 1 ? ['k'] : collection.key.map((_, part) => `k_${part}`);
+  const keyName = (part: number): string => (collection.key.length === 1 ? 'k' : `k_${part}`);
   return [
     ...firstValues(author, receipt),
-    ...collection.key.map((field, part) => valueText(field, row[elementAt(names, part)] ?? null)),
+    ...collection.key.map((field, part) => valueText(field, row[keyName(part)] ?? null)),
     ...columns.map(({ field }, index) => valueText(field, row[`c${index}`] ?? null)),
-    tagList(tags),
+    tags && tagList(tags),
     ...answered,
   ];
 }

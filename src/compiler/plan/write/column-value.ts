@@ -56,8 +56,7 @@ export function checkValue(field: Field, value: unknown, path: string): unknown 
 /** A value that is not an array. Objects are values of composite types and hstore, as they are shown. */
 function checkSingle(value: unknown, field: Field, column: Column, path: string): unknown {
   if (column.base_type === 'hstore') return checkPairs(value, field, path);
-  if (!isObject(value)) return checkScalar(value, field, column, path);
-  return column.composite
+  return column.composite && isObject(value)
     ? checkComposite(value, column, column.composite, path)
     : checkScalar(value, field, column, path);
 }

@@ -4,19 +4,16 @@ import type { Session } from '../../postgres/pools/sessions.js';
 import { cellOf } from '../reads/reads.js';
 import { compileInSession } from '../reads/session-reads.js';
 import { turnOf, type WritingCall } from '../writer.js';
-import type { WriteLimits, WriteServices } from './compiled-write.js';
 import { answerOnce } from './idempotency.js';
-import { BEGIN } from './write-execution.js';
+import { BEGIN, type WriteContext } from './write-context.js';
 
 /**
  * Calls a function that may write, and reads what it returned in the same transaction: that of the session if there is one. With an
  * Idempotency-Key the function is called once, and answered as the first time.
  */
 export async function callFunction(
+  { session: joined, services: { reads, database }, limits: { idempotencyLifetime } }: WriteContext,
   call: WritingCall,
-  joined: Session | null,
-  { reads, database }: WriteServices,
-  { idempotencyLifetime }: WriteLimits,
 ): Promise<Buffer | null> {
   const { query, writer, client, idempotencyKey } = call;
   const turn = turnOf(call);

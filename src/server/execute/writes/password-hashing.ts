@@ -11,10 +11,14 @@ import { ownValue } from '../../../compiler/model/synonyms.js';
 import { CONCEALED, Secret } from '../../../compiler/plan/write/column-value.js';
 import { Guard } from '../../../compiler/plan/write/guard.js';
 import type { Payload, WritePlanContext } from '../../../compiler/plan/write/payload-row.js';
+import type { WriteTarget } from '../../../compiler/plan/write/plan-request.js';
 import { type NewSecret, newSecrets } from '../../../compiler/plan/write/secrets.js';
 import type { Author, PlannedWrite } from '../../../compiler/plan/write/write.js';
+import type { Input } from '../../../compiler/request/parse-context.js';
+import type { WriteRequest } from '../../../compiler/request/write.js';
 import { assertPassword, hashWritten } from '../../accounts/passwords.js';
 import type { Writer } from '../writer.js';
+import { restrict, type WriteContext } from './write-context.js';
 
 /** Returns the rows of an internal statement. */
 export type Ask = (text: string) => Promise<readonly Readonly<Record<string, unknown>>[]>;
@@ -29,15 +33,34 @@ export async function hashNewSecrets(
   await hashSecrets(newSecrets(planned), isLimited, author, ask);
 }
 
+/** Hashes the passwords of a request before the transaction in which it will be planned. */
+export async function prepareSecrets<Request extends WriteRequest>(
+  context: WriteContext,
+  request: Request,
+  writer: Writer,
+): Promise<Request> {
+  const { mirror, database } = context.services;
+  if (!mirror.model.collections.has(request.collection)) return request;
+  const prepare = (payloads: readonly Input[]): Promise<readonly Input[]> => {
+    const target = restrict(context, request.collection, writer, mirror.model);
+    // An invalid query is refused before anything is done for it.
+    if ('selected' in request) context.compiler.parseSelected(target.collection, request.selected);
+    return preparePayloads(target, payloads, (text) => database.rows(text));
+  };
+  if ('items' in request) return { ...request, items: await prepare(request.items) };
+  if (!('data' in request)) return request;
+  const [data = request.data] = await prepare([request.data]);
+  return { ...request, data };
+}
+
 /** The payloads with their secrets prepared, as far as the caller may write them; the rest is for the plan to refuse. */
-export async function preparePayloads<Data extends Payload>(
-  collection: Collection,
-  payloads: readonly Data[],
-  context: WritePlanContext,
+async function preparePayloads(
+  { collection, context }: WriteTarget,
+  payloads: readonly Input[],
   ask: Ask,
-): Promise<readonly Data[]> {
+): Promise<readonly Input[]> {
   const walker = new SecretCollector(context);
-  const prepared = payloads.map((payload) => walker.walk(collection, payload, 0) as Data);
+  const prepared = payloads.map((payload) => walker.walk(collection, payload, 0));
   if (walker.secrets.length > (context.maxRows ?? Number.POSITIVE_INFINITY)) return payloads;
   if (context.access !== null) countSecrets(walker.secrets.length, context.author);
   await hashSecrets(walker.secrets, context.access !== null, context.author, ask);
