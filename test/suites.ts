@@ -25,7 +25,8 @@ const BROWSER = ['chromium'];
 
 export const SUITES: Readonly<Record<string, Suite>> = {
   system: {
-    about: 'whole systems: starts, commands, several schemas and the samples of all documents; CI runs it on each push',
+    about:
+      'whole systems: starts, commands, several schemas, reads without src/speed and the samples of all documents; CI runs it on each push',
     steps: [
       {
         files: [
@@ -48,6 +49,11 @@ export const SUITES: Readonly<Record<string, Suite>> = {
           'instances',
           'storage',
         ],
+      },
+      {
+        files: ['reads', 'relations', 'conditions', 'views', 'values', 'json', 'composites', 'envelope', 'graphql'],
+        daily: true,
+        environment: { SPEED: 'none' },
       },
     ],
   },

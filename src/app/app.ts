@@ -40,7 +40,7 @@ import { userStore } from '../server/execute/system-collections/user-writes.js';
 import { createCookies } from '../server/http/cookies.js';
 import { Router } from '../server/http/router.js';
 import { checkHealth, Readiness } from '../server/postgres/health.js';
-import type { App, Broadcast, Core, Shared, ThreadMakers } from '../speed/threads/thread-parts.js';
+import type { App, Broadcast, Core, Shared, ThreadMakers } from '../server/threads/thread-parts.js';
 import { createCore, synonymsOf } from './core.js';
 import { features } from './features.js';
 import { type CommonContext, dialectOf, OpenFeatures, prepareProcess } from './open-features.js';
@@ -48,7 +48,7 @@ import { type CommonContext, dialectOf, OpenFeatures, prepareProcess } from './o
 export async function createApp(config: Config, core: Core, shared: Shared, observe: Observer): Promise<App> {
   const parts = await createParts(config, core, shared, observe);
   const { readiness, identities, items, persisted } = parts;
-  await core.speed.start();
+  await core.executors.start();
   const later = { routes: () => routes, graphql: () => ({ operations, persisted }) };
   const opened = await openFeatures(parts, later).catch(async (error: unknown) => {
     await stopCore(core);
@@ -79,7 +79,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     check: async () => ({
       ...(await checkHealth(core)),
       ...(await core.changes.check()),
-      ...core.speed.checks(),
+      ...core.executors.checks(),
       ...(await opened.check()),
     }),
     stopping: async () => {
@@ -92,8 +92,8 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
 }
 
 /** Ends the stream of changes, and what it keeps up to date. */
-async function stopCore({ speed, changes }: Core): Promise<void> {
-  speed.stop();
+async function stopCore({ executors, changes }: Core): Promise<void> {
+  executors.stop();
   await changes.stop();
 }
 
@@ -227,7 +227,7 @@ function metricsServices({ config, core, shared, identities }: Parts, opened: Op
     config,
     events: shared.events,
     identities,
-    more: () => [...opened.metrics(), ...core.speed.metrics()],
+    more: () => [...opened.metrics(), ...core.executors.metrics()],
   };
 }
 
@@ -247,8 +247,8 @@ function apply(message: Broadcast, { core, identities, persisted }: Parts, opene
     case 'budgets':
       applyBudgets(message.text, core.reads.shapeStats);
       break;
-    case 'replica-lost':
-      core.replicas?.all[message.replica]?.abandon();
+    case 'executors':
+      core.executors.apply(message.message);
       break;
     case 'persisted-query':
       persisted.take(message.digest, message.text);
@@ -256,7 +256,7 @@ function apply(message: Broadcast, { core, identities, persisted }: Parts, opene
     case 'installation':
       core.database.system = message.system;
       core.database.obstacle = message.obstacle;
-      core.speed.memory?.clear();
+      core.executors.forget();
       break;
     case 'reload':
       opened.notify('onReload');

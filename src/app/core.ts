@@ -12,8 +12,7 @@ import { CORE_HOOKS } from '../server/execute/hooks/write-hooks.js';
 import { Reads } from '../server/execute/reads/reads.js';
 import { Writes } from '../server/execute/writes/writes.js';
 import { SchemaChanges } from '../server/schema/change/change.js';
-import { Speed } from '../speed/layers/speed.js';
-import type { Core, CoreSources } from '../speed/threads/thread-parts.js';
+import type { Core, CoreSources } from '../server/threads/thread-parts.js';
 import { features } from './features.js';
 import { dialectOf, hooksOf, openHooks } from './open-features.js';
 
@@ -24,7 +23,7 @@ export async function synonymsOf(config: Config): Promise<Synonyms | null> {
 
 export async function createCore(
   config: Config,
-  { database, mirror, policies, replicas, callerWrites, extensions = [] }: CoreSources,
+  { database, mirror, policies, openExecutors, extensions = [] }: CoreSources,
   observe: Observer,
 ): Promise<Core> {
   const readLimits = {
@@ -44,12 +43,15 @@ export async function createCore(
   const shapeStats = new ShapeStats();
   const budgets = new CallerBudgets({ share: config.CALLER_LOOP_SHARE, burst: config.CALLER_LOOP_BURST });
   const changes = new Changes(database, mirror, { mode: config.LIVE, maxWal: config.LIVE_MAX_WAL }, observe);
-  const sources = { database, mirror, policies, changes, replicas, callerWrites, shapeStats, budgets };
-  const speed = new Speed(sources, config);
-  const { consistency, writes: batcher } = speed;
+  const executors = openExecutors({ database, mirror, policies, changes, shapeStats, budgets });
+  const { consistency, writes: batcher } = executors;
   const services = { database, mirror, policies, callers, consistency };
   const readHooks = hooks?.reads ?? null;
-  const reads = new Reads({ ...services, engine: speed, budgets, shapeStats, readHooks }, readLimits, observe);
+  const reads = new Reads(
+    { ...services, engine: executors.reads, budgets, shapeStats, readHooks },
+    readLimits,
+    observe,
+  );
   const writeLimits = {
     maxRows: config.MAX_BATCH_MUTATION ?? rowsInHeap(),
     parse: parseLimits(config),
@@ -64,7 +66,7 @@ export async function createCore(
     lockTimeout: config.SCHEMA_LOCK_TIMEOUT,
     patience: config.SCHEMA_CHANGE_TIMEOUT,
   });
-  return { database, mirror, policies, reads, writes, changes, schemaChanges, replicas, speed, hooks };
+  return { database, mirror, policies, reads, writes, changes, schemaChanges, executors, hooks };
 }
 
 /** Bytes of heap for each item that a request writes, with what the plan of the write needs. */

@@ -43,9 +43,9 @@ import { type Health, joinHealth, Readiness, unhealthy } from '../server/postgre
 import type { Database } from '../server/postgres/pools/database.js';
 import { openDatabase } from '../server/postgres/pools/open-database.js';
 import { differenceOf, identityOf } from '../server/postgres/pools/server-identity.js';
-import { openReplicas } from '../speed/replicas/open-replicas.js';
-import { type Replicas, ReplicaWatch } from '../speed/replicas/replicas.js';
-import type { Core } from '../speed/threads/thread-parts.js';
+import type { ExecutorSources, Executors } from '../server/threads/executors.js';
+import type { Speed } from '../server/threads/speed.js';
+import type { Core } from '../server/threads/thread-parts.js';
 import {
   type MainBroadcast,
   type MainContext,
@@ -53,13 +53,13 @@ import {
   SingleThread,
   type Threads,
   urlOf,
-} from '../speed/threads/threads.js';
-import { centralConfig, WorkerPool } from '../speed/threads/worker-pool.js';
+} from '../server/threads/threads.js';
 import { MAKERS } from './app.js';
 import { createCore, synonymsOf } from './core.js';
 import { features } from './features.js';
 import { diagnose, inOrder } from './open-features.js';
 import { openLog, options } from './options.js';
+import { speed as fast } from './speed.js';
 
 export interface Service {
   readonly url: string;
@@ -146,33 +146,42 @@ export interface StartOptions {
   readonly onRequest?: RequestListener | null;
   /** Extensions of the program, in addition to those of EXTENSIONS. */
   readonly extensions?: readonly Extension[];
+  /** How reads and writes are executed, for tests. */
+  readonly speed?: Speed;
 }
 
 export async function startService(
   config: Config,
   log: Observer,
   report: Report,
-  { signal, listens = true, onRequest = null, extensions = [] }: StartOptions = {},
+  { signal, listens = true, onRequest = null, extensions = [], speed = fast }: StartOptions = {},
 ): Promise<Service> {
   const { observe, counts } = countEvents(log);
   const started = new Started(config);
   try {
-    return await serve({ config, observe, report, started, signal }, counts, { listens, onRequest, extensions });
+    return await serve({ config, observe, report, started, signal }, counts, { listens, onRequest, extensions }, speed);
   } catch (error) {
     await started.stop();
     throw error;
   }
 }
 
-async function serve(start: Start, events: MainContext['events'], serving: ServingOptions): Promise<Service> {
+async function serve(
+  start: Start,
+  events: MainContext['events'],
+  serving: ServingOptions,
+  speed: Speed,
+): Promise<Service> {
   const { config, observe, started } = start;
   if (!serving.listens && config.WORKERS > 1) throw new StartError('WORKERS must be 1 for a service without a port');
   if (serving.extensions.length > 0 && config.WORKERS > 1)
     throw new StartError('WORKERS must be 1 for extensions of the program: name their modules in EXTENSIONS');
   const threads: Threads =
-    config.WORKERS === 1 ? new SingleThread(config, observe, serving, MAKERS) : new WorkerPool(config, observe, WORKER);
+    config.WORKERS === 1
+      ? new SingleThread(config, observe, serving, { ...MAKERS, openExecutors: speed.open })
+      : speed.openThreads(config, observe, WORKER);
   const admin = await startAdmin(start, threads);
-  const { main, messages } = await startMain(start, threads, events);
+  const { main, messages } = await startMain(start, threads, events, speed);
   started.add(() => threads.stop(), Infinity);
   const url = await threads.serve(main);
   // Last, so that a start that fails does not create an account whose password is never shown.
@@ -210,13 +219,21 @@ async function startMain(
   start: Start,
   threads: Threads,
   events: MainContext['events'],
+  speed: Speed,
 ): Promise<{ readonly main: MainContext; readonly messages: readonly Event[] }> {
   const { config, observe, started } = start;
-  const own = { ...start, config: config.WORKERS === 1 ? config : centralConfig(config) };
+  const own = { ...start, config: threads.mainConfig };
   const broadcast: Send = (message) => threads.broadcast(message);
   const { database, databaseUrl, mirror, policies } = await startSources(own, broadcast);
   await checkLogin(start, database);
-  const replicas = await watchReplicas(own, { database, mirror }, broadcast);
+  const shared = await speed.share({
+    config: own.config,
+    database,
+    mirror,
+    observe,
+    broadcast: (message) => void broadcast({ kind: 'executors', message }),
+  });
+  started.add(() => shared.close(), Infinity);
   const messages = [await describeServed(mirror.model, database)];
   const directory = config.DATABASE_URL === null ? config.DATA_DIR : null;
   const secret = await openSecret(config.SECRET, directory, (event) => messages.push(event));
@@ -230,7 +247,7 @@ async function startMain(
     await policies.reload();
   };
   const limits = createLimits(config, store);
-  const main = { database, databaseUrl, mirror, replicas, secret, limits, events, accessChanged };
+  const main = { database, databaseUrl, mirror, shared, secret, limits, events, accessChanged };
   return { main, messages };
 }
 
@@ -297,7 +314,8 @@ export async function withCore<Result>(
     const sources = await startSources({ config, observe, report, started }, async (message) => {
       if (message.kind === 'policies') policies.apply(message.text);
     });
-    const core = await createCore(config, { ...sources, policies, replicas: null, callerWrites: null }, observe);
+    const openExecutors = (given: ExecutorSources): Executors => fast.open(config, given, null);
+    const core = await createCore(config, { ...sources, policies, openExecutors }, observe);
     core.hooks?.connect(identitiesOf(config, sources.database));
     const result = await work(core);
     await core.hooks?.idle();
@@ -370,7 +388,7 @@ export const PROGRAM: Program = {
   readWords: (...words) => options.words(...words),
   readFlags: (words) => options.flags(words),
   readConfig: (environment) => options.config(environment),
-  diagnose: (context) => diagnose(features, context),
+  diagnose: async (context) => [...(await fast.diagnose(context)), ...(await diagnose(features, context))],
   createObserver: openLog,
   withCore,
   withDatabase,
@@ -471,29 +489,6 @@ async function migrateDirectly(start: Start, database: Database, options: Migrat
   } finally {
     await direct.close();
   }
-}
-
-/** Returns null if no replicas are configured. The main thread checks them for all threads. */
-async function watchReplicas(
-  { config, observe, started }: Start,
-  { database, mirror }: Pick<Sources, 'database' | 'mirror'>,
-  broadcast: Send,
-): Promise<Replicas | null> {
-  const replicas = openReplicas(config);
-  if (!replicas) return null;
-  const watch = await ReplicaWatch.start(replicas, database, mirror, {
-    maxLagMs: config.REPLICA_MAX_LAG,
-    observe,
-    onLost: (replica) => {
-      replicas.all[replica]?.abandon();
-      void broadcast({ kind: 'replica-lost', replica });
-    },
-  });
-  started.add(async () => {
-    watch.close();
-    await replicas.close();
-  }, Infinity);
-  return replicas;
 }
 
 /** Deletes what has expired. */

@@ -1,5 +1,5 @@
 /** The program of a worker thread. */
-import { runWorker } from '../speed/threads/worker.js';
 import { MAKERS } from './app.js';
+import { speed } from './speed.js';
 
-runWorker(MAKERS);
+speed.runWorker(MAKERS);

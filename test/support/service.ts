@@ -15,9 +15,10 @@ import postgres from 'postgres';
 import t from 'tap';
 import type { OptionName } from '../../src/app/option-names.js';
 import { openLog, readConfig } from '../../src/app/options.js';
-import { type Service, startService } from '../../src/app/start.js';
+import { type Service, type StartOptions, startService } from '../../src/app/start.js';
 import { packagePath } from '../../src/base/package-files.js';
 import { type EmbeddedServer, startEmbedded } from '../../src/features/embedded/cluster.js';
+import { plain } from '../../src/server/threads/speed.js';
 import { throughPooler } from './pooler.js';
 import { databasePrefix, TEST_SETTINGS } from './shared-server.js';
 
@@ -187,6 +188,11 @@ export function ways(): Record<string, string> {
   return { WORKERS, READ_BATCHING };
 }
 
+/** With SPEED=none a service executes each read as one statement, as it does without src/speed. */
+function executors(): StartOptions {
+  return process.env['SPEED'] === 'none' ? { speed: plain } : {};
+}
+
 /** Of a service whose statements are counted: who a caller is would be asked again in the midst of a file that takes half a minute. */
 export const KNOWS_CALLERS = { MAX_STALENESS: '1h' } as const;
 
@@ -195,7 +201,7 @@ export async function startTestService({ databaseUrl, ...options }: TestOptions)
   const given = { PORT: '0', LOG_LEVEL: 'silent', ADMIN_TOKEN, ...ways(), ...options };
   const pooled = await throughPooler(databaseUrl);
   const config = readConfig({ ...pooled.options, ...given });
-  const service = await startService(config, openLog(config.LOG_LEVEL), () => {});
+  const service = await startService(config, openLog(config.LOG_LEVEL), () => {}, executors());
   let stopped: Promise<void> | null = null;
   const stop = (): Promise<void> => {
     stopped ??= service.stop().finally(() => pooled.release());

@@ -2,7 +2,6 @@
 
 import { StartError, UsageError } from '../../base/errors.js';
 import { parseOwnJson } from '../../base/narrow.js';
-import { within } from '../../base/time-limit.js';
 import { candidateStatement, referenceCandidate } from '../../compiler/compile/index-candidates.js';
 import { buildModel } from '../../compiler/model/introspect.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
@@ -15,12 +14,8 @@ import { findOtherSchemas, loadSchema } from '../../server/postgres/catalog/cata
 import { locateSystemTables } from '../../server/postgres/catalog/migrate.js';
 import { systemTables } from '../../server/postgres/catalog/system-tables.js';
 import type { Database } from '../../server/postgres/pools/database.js';
-import { differenceOf, identityOf } from '../../server/postgres/pools/server-identity.js';
 import { readSql } from '../../server/postgres/read-sql.js';
 import { loadUnindexed } from '../../server/schema/unindexed.js';
-import { openReplicas } from '../../speed/replicas/open-replicas.js';
-import { SERVER } from '../../speed/replicas/replica-server.js';
-import type { Replica } from '../../speed/replicas/replicas.js';
 import { type Examined, type Facts, findingsOf } from './diagnosis.js';
 import { policyFaults } from './policy-faults.js';
 
@@ -66,7 +61,6 @@ async function examine(
       ...(await examineCallers(config, database, examined.installed)),
       ...policyFaults(examined),
       ...examineHosts(database),
-      ...(await examineReplicas(config, database)),
       ...(await diagnose(examined)),
     ];
   });
@@ -98,58 +92,11 @@ async function lookAt(database: Database, config: Config): Promise<Examined> {
   });
 }
 
-const ANSWER_TIMEOUT_MS = 3_000;
-
-/** How many connections doctor opens at the same time to check that a URL leads to one server. */
-const COMPARED_CONNECTIONS = 4;
-
-async function examineReplicas(config: Config, database: Database): Promise<readonly Finding[]> {
-  const replicas = openReplicas(config);
-  if (!replicas) return [];
-  try {
-    return await Promise.all(replicas.all.map((replica) => examineReplica(replica, database)));
-  } finally {
-    await replicas.close();
-  }
-}
-
 /** Hosts of DATABASE_URL that a failover would not move to. */
 function examineHosts({ primary }: Database): readonly Finding[] {
   return (primary?.foreign ?? []).map((message) =>
     finding('Connection', 'problem', `host ${message}: it is not used. Correct DATABASE_URL`),
   );
-}
-
-async function examineReplica(replica: Replica, database: Database): Promise<Finding> {
-  const say = (status: CheckStatus, message: string): Finding =>
-    finding('Replicas', status, `${replica.name} ${message}`);
-  try {
-    const { position } = await database.position();
-    const report = await within(replica.ask(), ANSWER_TIMEOUT_MS);
-    const difference = differenceOf(await identityOf(database), report);
-    if (difference)
-      return say('problem', `is another ${difference} than that of DATABASE_URL: it gets no reads. Correct the URL`);
-    if (!report.standby && report.server === (await serverOf(database)))
-      return say('note', 'is the primary: it gets no reads as a replica');
-    if (!report.standby)
-      return say('problem', 'was promoted, and is not the primary of DATABASE_URL: it gets no reads');
-    if ((await within(countServers(replica), ANSWER_TIMEOUT_MS)) > 1)
-      return say('problem', 'leads to more than one server, as a balancer does: name each standby by a URL of its own');
-    const behind = Math.max(0, position - report.replayed);
-    if (behind === 0) return say('ok', 'is a standby and has replayed everything');
-    return say('note', `is a standby, ${behind} bytes of WAL behind`);
-  } catch (error) {
-    return say('problem', `does not answer: ${error instanceof Error ? error.message : error}`);
-  }
-}
-
-async function countServers({ database }: Replica): Promise<number> {
-  const servers = await Promise.all(Array.from({ length: COMPARED_CONNECTIONS }, () => serverOf(database)));
-  return new Set(servers).size;
-}
-
-async function serverOf({ own }: Database): Promise<string> {
-  return String(await own.use((session) => session.cell(`select ${SERVER}`, [])));
 }
 
 const MARKS: Readonly<Record<CheckStatus, string>> = { ok: 'ok', note: 'note', problem: 'PROBLEM' };

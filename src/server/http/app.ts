@@ -80,7 +80,7 @@ interface HttpOptions {
   readonly sockets: readonly SocketProtocol[];
   readonly recorder: RequestRecorder;
   /** Replies from memory. */
-  readonly replies: ReplyMemory;
+  readonly replies: ReplyMemory | null;
 }
 
 /** Milliseconds for requests on connections that were accepted last. */

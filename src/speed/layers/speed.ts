@@ -4,12 +4,9 @@
  */
 
 import { isMainThread } from 'node:worker_threads';
-import type { Policies } from '../../server/access/policies.js';
 import type { Metric } from '../../server/api/server/metric.js';
-import type { ShapeStats } from '../../server/batching/shape-stats.js';
-import type { Changes } from '../../server/changes/changes.js';
 import type { Config } from '../../server/config/config.js';
-import type { BilledCaller, CallerBudgets } from '../../server/execute/caller-budget.js';
+import type { BilledCaller } from '../../server/execute/caller-budget.js';
 import type { Consistency, ReadNeed } from '../../server/execute/consistency.js';
 import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
 import type {
@@ -21,35 +18,23 @@ import type {
   Shape,
 } from '../../server/execute/reads/read-executor.js';
 import type { WriteExecutor } from '../../server/execute/writes/write-executor.js';
-import type { Mirror } from '../../server/postgres/catalog/watch.js';
+import type { RequestRecorder } from '../../server/http/request-recorder.js';
 import type { Checks } from '../../server/postgres/health.js';
 import type { Database } from '../../server/postgres/pools/database.js';
+import type { ExecutorSources, Executors } from '../../server/threads/executors.js';
 import { ReadBatcher } from '../batching/read-batcher.js';
 import { WriteBatcher } from '../batching/write-batcher.js';
-import type { CallerWrites } from '../cache/caller-writes.js';
 import { Freshness } from '../cache/freshness.js';
+import { KeptReplies } from '../cache/kept-replies.js';
 import { ReadCache } from '../cache/read-cache.js';
 import { PlanChoices, type UnevenShape } from '../plan-choices/plan-choices.js';
-import { checkReplicas } from '../replicas/replica-health.js';
 import { mayLieInReplica, ReplicaReads } from '../replicas/replica-reads.js';
-import type { Replicas } from '../replicas/replicas.js';
 import { cacheMetrics, checkCache, replicaMetrics } from './metrics.js';
 import { SessionConsistency } from './session-consistency.js';
+import type { SpeedState } from './speed-state.js';
 
-export interface SpeedSources {
-  readonly database: Database;
-  readonly mirror: Mirror;
-  readonly policies: Policies;
-  readonly changes: Changes;
-  /** The replicas, or null if there are none. */
-  readonly replicas: Replicas | null;
-  /** When callers have written, in memory of all threads; null if no reads are served from memory. */
-  readonly callerWrites: CallerWrites | null;
-  readonly shapeStats: ShapeStats;
-  readonly budgets: CallerBudgets;
-}
-
-export class Speed implements ReadEngine {
+export class FastExecutors implements Executors, ReadEngine {
+  readonly reads = this;
   readonly memory: ReadCache | null;
   /** Remembers what callers have written. It is null if the primary answers every read. */
   readonly consistency: Consistency | null;
@@ -61,10 +46,12 @@ export class Speed implements ReadEngine {
   readonly #sender: ReadExecutor;
 
   constructor(
-    private readonly sources: SpeedSources,
     config: Config,
+    private readonly sources: ExecutorSources,
+    private readonly shared: SpeedState,
   ) {
-    const { database, mirror, policies, changes, replicas, callerWrites, shapeStats, budgets } = sources;
+    const { database, mirror, policies, changes, shapeStats, budgets } = sources;
+    const { replicas, callerWrites } = shared;
     const batcherOf = ({ readConnections }: Database): ReadBatcher =>
       new ReadBatcher(readConnections, config.READ_BATCHING, database.waitTimeout, shapeStats);
     const batcher = batcherOf(database);
@@ -127,7 +114,7 @@ export class Speed implements ReadEngine {
   /** The health of the cache and of the replicas, which one thread watches for all. */
   checks(): Checks {
     return {
-      ...(isMainThread ? checkReplicas(this.sources.replicas) : {}),
+      ...(isMainThread ? this.shared.checks() : {}),
       ...(this.memory ? { 'live:cache': [checkCache(this.memory)] } : {}),
     };
   }
@@ -139,6 +126,18 @@ export class Speed implements ReadEngine {
 
   stop(): void {
     this.#freshness?.stop();
+  }
+
+  forget(): void {
+    this.memory?.clear();
+  }
+
+  apply(message: string): void {
+    this.shared.apply(message);
+  }
+
+  replies(generation: () => number, recorder: RequestRecorder): KeptReplies {
+    return new KeptReplies(generation, recorder);
   }
 }
 

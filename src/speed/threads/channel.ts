@@ -12,9 +12,9 @@ import type { ShapeReport } from '../../server/batching/shape-stats.js';
 import type { Config } from '../../server/config/config.js';
 import type { Checks, Health } from '../../server/postgres/health.js';
 import type { ServerIdentity } from '../../server/postgres/pools/server-identity.js';
-import type { ReplicaMemory } from '../replicas/replicas.js';
-import type { Broadcast } from './thread-parts.js';
-import type { MainBroadcast, SchemaBroadcast } from './threads.js';
+import type { Broadcast } from '../../server/threads/thread-parts.js';
+import type { MainBroadcast, SchemaBroadcast } from '../../server/threads/threads.js';
+import type { SpeedMemory } from '../layers/speed-state.js';
 
 /** The data with which a worker begins. */
 export interface Assignment {
@@ -29,10 +29,8 @@ export interface Assignment {
   readonly schema: SchemaBroadcast;
   /** As JSON. */
   readonly policies: string;
-  /** The state of the replicas, which the main thread checks; null if there are none. */
-  readonly replicas: ReplicaMemory | null;
-  /** When callers have written; null if no reads are served from memory. */
-  readonly callerWrites: SharedArrayBuffer | null;
+  /** The state of the executors of all threads. */
+  readonly shared: SpeedMemory;
   /** Counts the workers that have closed their sockets: the process must not end before. */
   readonly closed: Int32Array;
 }

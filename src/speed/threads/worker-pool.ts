@@ -19,10 +19,15 @@ import {
   joinHealth,
   unhealthy,
 } from '../../server/postgres/health.js';
-import { CallerWrites } from '../cache/caller-writes.js';
-import { checkReplicas } from '../replicas/replica-health.js';
+import {
+  type MainBroadcast,
+  type MainContext,
+  type SchemaBroadcast,
+  type Threads,
+  urlOf,
+} from '../../server/threads/threads.js';
+import { sharedMemoryOf } from '../layers/speed-state.js';
 import { type Assignment, Channel, errorOf, type MainCalls, type Message, type WorkerCalls } from './channel.js';
-import { type MainBroadcast, type MainContext, type SchemaBroadcast, type Threads, urlOf } from './threads.js';
 
 /** Free ports to try if PORT is 0: another process may take a port before the service listens. */
 const MAX_PORT_ATTEMPTS = 5;
@@ -59,6 +64,7 @@ export function shareOf(config: Config, position: number): Config {
 
 export class WorkerPool implements Threads {
   readonly local = null;
+  readonly mainConfig: Config;
   readonly #closed = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
   #workers: readonly WorkerHandle[] = [];
   #main: MainContext | null = null;
@@ -75,7 +81,9 @@ export class WorkerPool implements Threads {
     private readonly observe: Observer,
     /** The file that the workers run. */
     private readonly program: string,
-  ) {}
+  ) {
+    this.mainConfig = centralConfig(config);
+  }
 
   async broadcast(message: MainBroadcast): Promise<void> {
     if (this.#workers.length === 0) this.#keep(message);
@@ -96,8 +104,7 @@ export class WorkerPool implements Threads {
       secret,
       schema,
       policies: this.#policies,
-      replicas: main.replicas?.memory ?? null,
-      callerWrites: this.config.READ_CACHE_SIZE > 0 ? new CallerWrites().buffer : null,
+      shared: sharedMemoryOf(main.shared),
       closed: this.#closed,
     };
     const calls = this.#callsFrom(main);
@@ -208,7 +215,7 @@ export class WorkerPool implements Threads {
 
   /** This thread watches the replicas for all. */
   async #checkMain(main: MainContext): Promise<Checks> {
-    return { ...(await checkHealth(main)), ...checkReplicas(main.replicas) };
+    return { ...(await checkHealth(main)), ...main.shared.checks() };
   }
 
   async #allApplied(): Promise<void> {

@@ -6,12 +6,13 @@ import { Policies } from '../../server/access/policies.js';
 import { remoteLimits } from '../../server/http/limiter.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
 import { FollowingMirror } from '../../server/postgres/catalog/watch.js';
+import type { Database } from '../../server/postgres/pools/database.js';
 import { openDatabase } from '../../server/postgres/pools/open-database.js';
-import { CallerWrites } from '../cache/caller-writes.js';
-import { openReplicas } from '../replicas/open-replicas.js';
+import type { Core, CoreSources, Shared, ThreadMakers } from '../../server/threads/thread-parts.js';
+import { ThreadServer } from '../../server/threads/threads.js';
+import { FastExecutors } from '../layers/speed.js';
+import { SpeedState } from '../layers/speed-state.js';
 import { type Assignment, Channel, type MainCalls, type Message, serializeError, type WorkerCalls } from './channel.js';
-import type { Core, Shared, ThreadMakers } from './thread-parts.js';
-import { ThreadServer } from './threads.js';
 
 /** The connection to the main thread. */
 type Main = Channel<WorkerCalls, MainCalls>;
@@ -28,7 +29,7 @@ async function work(assignment: Assignment, port: MessagePort, makers: ThreadMak
   process.on('uncaughtException', die);
   const observe = (event: Event): void => main.notify('observe', withPlainError(event));
   await makers.prepareProcess(config, observe);
-  const { core, mirror } = await openCore(assignment, main, observe, makers);
+  const { core, mirror, shared } = await openCore(assignment, main, observe, makers);
   let url = '';
   const serving = await ThreadServer.create(
     config,
@@ -59,7 +60,7 @@ async function work(assignment: Assignment, port: MessagePort, makers: ThreadMak
     ask: (feature, question) => serving.app.ask(feature, question),
     health: () => serving.app.check(),
     drain: () => serving.drain(),
-    stop: () => void end(serving, core).then(() => leave(closed, 0), die),
+    stop: () => void end(serving, core.database, shared).then(() => leave(closed, 0), die),
     abandon: () => {
       serving.abandon();
       leave(closed, 1);
@@ -74,7 +75,7 @@ async function openCore(
   main: Main,
   observe: Observer,
   { createCore, synonymsOf }: ThreadMakers,
-): Promise<{ readonly core: Core; readonly mirror: FollowingMirror }> {
+): Promise<{ readonly core: Core; readonly mirror: FollowingMirror; readonly shared: SpeedState }> {
   const { config, databaseUrl, identity, system, schema } = assignment;
   await prepareThread();
   const database = await openDatabase(
@@ -90,10 +91,10 @@ async function openCore(
   });
   const policies = new Policies();
   policies.apply(assignment.policies);
-  const replicas = assignment.replicas && openReplicas(config, assignment.replicas);
-  const callerWrites = assignment.callerWrites && new CallerWrites(assignment.callerWrites);
-  const sources = { database, mirror, policies, replicas, callerWrites };
-  return { core: await createCore(config, sources, observe), mirror };
+  const shared = SpeedState.open(config, assignment.shared);
+  const openExecutors: CoreSources['openExecutors'] = (sources) => new FastExecutors(config, sources, shared);
+  const core = await createCore(config, { database, mirror, policies, openExecutors }, observe);
+  return { core, mirror, shared };
 }
 
 function sharedOf({ config, secret }: Assignment, main: Main, url: () => string): Omit<Shared, 'fetch'> {
@@ -121,9 +122,9 @@ function sharedOf({ config, secret }: Assignment, main: Main, url: () => string)
   };
 }
 
-async function end(server: ThreadServer, { database, replicas }: Core): Promise<void> {
+async function end(server: ThreadServer, database: Database, shared: SpeedState): Promise<void> {
   await server.stop();
-  await Promise.all([database.close(), replicas?.close()]);
+  await Promise.all([database.close(), shared.close()]);
 }
 
 let leaving = false;

@@ -1,23 +1,21 @@
 /** The parts of a serving thread. `app` makes them, because only it knows the features. */
 import type { Observer } from '../../base/observe.js';
 import type { Synonyms } from '../../compiler/model/synonyms.js';
-import type { Metric } from '../../server/api/server/metric.js';
-import type { Gather } from '../../server/api/server/metrics.js';
-import type { ShapeReport } from '../../server/batching/shape-stats.js';
-import type { Config } from '../../server/config/config.js';
-import type { Extension } from '../../server/execute/hooks/definition.js';
-import type { Core as FeatureCore } from '../../server/feature/core.js';
-import type { OpenHooks } from '../../server/feature/feature.js';
-import type { LocalServer } from '../../server/feature/local-server.js';
-import type { Limits } from '../../server/http/limiter.js';
-import type { EdgeNames } from '../../server/http/reply.js';
-import type { RequestRecorder } from '../../server/http/request-recorder.js';
-import type { Router } from '../../server/http/router.js';
-import type { SocketProtocol } from '../../server/http/websocket.js';
-import type { Checks, Health } from '../../server/postgres/health.js';
-import type { CallerWrites } from '../cache/caller-writes.js';
-import type { Speed } from '../layers/speed.js';
-import type { Replicas } from '../replicas/replicas.js';
+import type { Metric } from '../api/server/metric.js';
+import type { Gather } from '../api/server/metrics.js';
+import type { ShapeReport } from '../batching/shape-stats.js';
+import type { Config } from '../config/config.js';
+import type { Extension } from '../execute/hooks/definition.js';
+import type { Core as FeatureCore } from '../feature/core.js';
+import type { OpenHooks } from '../feature/feature.js';
+import type { LocalServer } from '../feature/local-server.js';
+import type { Limits } from '../http/limiter.js';
+import type { EdgeNames } from '../http/reply.js';
+import type { RequestRecorder } from '../http/request-recorder.js';
+import type { Router } from '../http/router.js';
+import type { SocketProtocol } from '../http/websocket.js';
+import type { Checks, Health } from '../postgres/health.js';
+import type { ExecutorSources, Executors } from './executors.js';
 
 /** A change that every thread applies at once. */
 export type Broadcast =
@@ -28,8 +26,8 @@ export type Broadcast =
   | { readonly kind: 'sessions-ended'; readonly sessions: readonly string[] }
   /** The budgets of statements, as JSON. */
   | { readonly kind: 'budgets'; readonly text: string }
-  /** The replica does not answer. */
-  | { readonly kind: 'replica-lost'; readonly replica: number }
+  /** A message to the executors. */
+  | { readonly kind: 'executors'; readonly message: string }
   | { readonly kind: 'persisted-query'; readonly digest: string; readonly text: string }
   /** The schema of the service's tables, and why the database cannot be served, or null. */
   | { readonly kind: 'installation'; readonly system: string; readonly obstacle: string | null }
@@ -89,17 +87,14 @@ export interface App extends Pick<LocalServer, 'items' | 'watchChanges'> {
 
 /** The core of a thread. */
 export interface Core extends FeatureCore {
-  /** The replicas, or null if there are none. */
-  readonly replicas: Replicas | null;
-  readonly speed: Speed;
+  readonly executors: Executors;
   /** The hooks of users, or null if there are none. */
   readonly hooks: OpenHooks | null;
 }
 
 /** The parts that a core is made from. */
-export interface CoreSources extends Pick<Core, 'database' | 'mirror' | 'policies' | 'replicas'> {
-  /** When callers have written, in memory of all threads; null if no reads are served from memory. */
-  readonly callerWrites: CallerWrites | null;
+export interface CoreSources extends Pick<Core, 'database' | 'mirror' | 'policies'> {
+  openExecutors(sources: ExecutorSources): Executors;
   /** Hooks and routes of the program that the service runs in. */
   readonly extensions?: readonly Extension[];
 }

@@ -5,23 +5,21 @@
 
 import { serviceUnavailable } from '../../base/errors.js';
 import type { Observer } from '../../base/observe.js';
-import { Policies } from '../../server/access/policies.js';
-import type { ItemsServices } from '../../server/api/items/item-writes.js';
-import type { Gather } from '../../server/api/server/metrics.js';
-import type { ChangeEvent } from '../../server/changes/change-watch.js';
-import type { Config } from '../../server/config/config.js';
-import type { Extension } from '../../server/execute/hooks/definition.js';
-import type { LocalServer } from '../../server/feature/local-server.js';
-import { type HttpServer, type RequestListener, type RequestSource, startHttpServer } from '../../server/http/app.js';
-import type { Limits } from '../../server/http/limiter.js';
-import { type ListenAddress, listenAddressOf } from '../../server/http/listen.js';
-import type { Mirror } from '../../server/postgres/catalog/watch.js';
-import { type Health, joinHealth, unhealthy } from '../../server/postgres/health.js';
-import type { Database } from '../../server/postgres/pools/database.js';
-import { CallerWrites } from '../cache/caller-writes.js';
-import { KeptReplies } from '../cache/kept-replies.js';
-import type { Replicas } from '../replicas/replicas.js';
-import type { App, Broadcast, Core, Shared, ThreadMakers } from './thread-parts.js';
+import { Policies } from '../access/policies.js';
+import type { ItemsServices } from '../api/items/item-writes.js';
+import type { Gather } from '../api/server/metrics.js';
+import type { ChangeEvent } from '../changes/change-watch.js';
+import type { Config } from '../config/config.js';
+import type { Extension } from '../execute/hooks/definition.js';
+import type { LocalServer } from '../feature/local-server.js';
+import { type HttpServer, type RequestListener, type RequestSource, startHttpServer } from '../http/app.js';
+import type { Limits } from '../http/limiter.js';
+import { type ListenAddress, listenAddressOf } from '../http/listen.js';
+import type { Mirror } from '../postgres/catalog/watch.js';
+import { type Health, joinHealth, unhealthy } from '../postgres/health.js';
+import type { Database } from '../postgres/pools/database.js';
+import type { OpenExecutors, SharedSpeed } from './executors.js';
+import type { App, Broadcast, Core, CoreSources, Shared, ThreadMakers } from './thread-parts.js';
 
 /** The database schema as the mirror has it, as JSON, and the version of its model. */
 export interface SchemaBroadcast {
@@ -38,8 +36,8 @@ export interface MainContext {
   readonly database: Database;
   readonly databaseUrl: string;
   readonly mirror: Mirror;
-  /** The replicas, or null if there are none. */
-  readonly replicas: Replicas | null;
+  /** The state of the executors of all threads. */
+  readonly shared: SharedSpeed;
   readonly secret: string;
   readonly limits: Limits;
   readonly events: ReadonlyMap<string, number>;
@@ -58,6 +56,8 @@ export interface ServingOptions {
 }
 
 export interface Threads {
+  /** The options of the main thread, which has its own connections. */
+  readonly mainConfig: Config;
   /** Null before it serves, and if other threads serve. */
   readonly local: LocalServer | null;
   /** Resolves when every thread has applied it. */
@@ -93,8 +93,12 @@ export class SingleThread implements Threads {
     private readonly config: Config,
     private readonly observe: Observer,
     private readonly options: ServingOptions,
-    private readonly makers: ThreadMakers,
+    private readonly makers: ThreadMakers & { readonly openExecutors: OpenExecutors },
   ) {}
+
+  get mainConfig(): Config {
+    return this.config;
+  }
 
   get local(): LocalServer | null {
     return this.#server;
@@ -108,10 +112,11 @@ export class SingleThread implements Threads {
   async serve(main: MainContext): Promise<string> {
     const { secret, limits, events, accessChanged } = main;
     const config = this.config;
-    const callerWrites = config.READ_CACHE_SIZE > 0 ? new CallerWrites() : null;
     const { listens, onRequest, extensions } = this.options;
-    const sources = { ...main, policies: this.#policies, callerWrites, extensions };
-    const core = await this.makers.createCore(config, sources, this.observe);
+    const { createApp, createCore, openExecutors } = this.makers;
+    const open: CoreSources['openExecutors'] = (sources) => openExecutors(config, sources, main.shared);
+    const sources = { ...main, policies: this.#policies, openExecutors: open, extensions };
+    const core = await createCore(config, sources, this.observe);
     const shared = {
       secret,
       limits,
@@ -125,7 +130,6 @@ export class SingleThread implements Threads {
         this.#server ? [await this.#server.app.ask(feature, question)] : [],
       health: this.health,
     };
-    const { createApp } = this.makers;
     this.#server = await ThreadServer.create(config, core, shared, { createApp, observe: this.observe, onRequest });
     const port = await this.#server.listen(listens ? listenAddressOf(config) : null);
     // Links in e-mails need PUBLIC_URL then.
@@ -174,7 +178,7 @@ export class ThreadServer implements LocalServer {
     const app = await createApp(config, core, { ...shared, fetch }, observe);
     const { router, names, sockets, recorder } = app;
     const { responseMemory } = core.database;
-    const replies = new KeptReplies(() => app.generation(), recorder);
+    const replies = core.executors.replies(() => app.generation(), recorder);
     const { requests: limit } = shared.limits;
     const options = { config, limit, responseMemory, observe, onRequest, names, sockets, recorder, replies };
     const start = (address: ListenAddress | null): Promise<HttpServer> =>
