@@ -39,11 +39,13 @@ import { parseLimits } from '../server/config/parse-limits.js';
 import { userStore } from '../server/execute/system-collections/user-writes.js';
 import { createCookies } from '../server/http/cookies.js';
 import { Router } from '../server/http/router.js';
+import { addSystemTables } from '../server/postgres/catalog/system-tables.js';
 import { checkHealth, Readiness } from '../server/postgres/health.js';
 import type { App, Broadcast, Core, Shared, ThreadMakers } from '../server/threads/thread-parts.js';
 import { createCore, synonymsOf } from './core.js';
 import { features } from './features.js';
 import { type CommonContext, dialectOf, OpenFeatures, prepareProcess } from './open-features.js';
+import { openTables } from './tables.js';
 
 export async function createApp(config: Config, core: Core, shared: Shared, observe: Observer): Promise<App> {
   const parts = await createParts(config, core, shared, observe);
@@ -57,7 +59,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
   parts.later.live = opened.live;
   parts.later.pages = opened.accountPages;
   const metrics = { ...metricsServices(parts, opened), router: () => router };
-  const rest = restRoutes(parts, { features: opened, metrics, operations: () => operations });
+  const rest = restRoutes(parts, { opened, metrics, operations: () => operations });
   const operations = createOperations(config, rest);
   core.mirror.onChange(() => operations.forget());
   const graphql = { ...items, operations, persisted, page: opened.graphqlPage, actions: actionsOf(rest) };
@@ -171,13 +173,13 @@ function databaseClaims(config: Config): readonly string[] {
 
 /** Parts that the routes need in addition. Those in functions are made after the routes. */
 interface RouteParts {
-  readonly features: OpenFeatures;
+  readonly opened: OpenFeatures;
   readonly metrics: MetricsServices;
   readonly operations: () => Operations;
 }
 
 /** All routes but those of GraphQL. */
-function restRoutes(parts: Parts, { features, metrics, operations }: RouteParts): ApiRoute[] {
+function restRoutes(parts: Parts, { opened, metrics, operations }: RouteParts): ApiRoute[] {
   const { config, core, shared, identities, access, items, readiness, dialect } = parts;
   const { database, reads } = core;
   return [
@@ -187,7 +189,7 @@ function restRoutes(parts: Parts, { features, metrics, operations }: RouteParts)
       introspection: config.GRAPHQL_INTROSPECTION,
       sdlType: dialect?.sdlType ?? 'text/plain',
     }),
-    ...serverRoutes({ config, identities, database, health: shared.health, readiness, dialect, info: features.info }),
+    ...serverRoutes({ config, identities, database, health: shared.health, readiness, dialect, info: opened.info }),
     ...metricsRoutes(metrics, shared.gather),
     ...shapesRoutes({ identities, database, shapes: shared.shapes, shapeStats: reads.shapeStats }),
     ...budgetRoutes({
@@ -200,10 +202,10 @@ function restRoutes(parts: Parts, { features, metrics, operations }: RouteParts)
     ...authRoutes(access),
     ...modelRoutes(parts),
     ...meRoutes(items),
-    ...systemRoutes({ ...items, resources: features.resources }),
+    ...systemRoutes(openTables(features).resources, { ...items, resources: opened.resources }),
     ...itemsRoutes(items),
     ...functionRoutes(items),
-    ...features.routes,
+    ...opened.routes,
   ];
 }
 
@@ -255,6 +257,7 @@ function apply(message: Broadcast, { core, identities, persisted }: Parts, opene
       break;
     case 'installation':
       core.database.system = message.system;
+      addSystemTables(message.tables);
       core.database.obstacle = message.obstacle;
       core.executors.forget();
       break;

@@ -15,9 +15,11 @@ import { SchemaChanges } from '../server/schema/change/change.js';
 import type { Core, CoreSources } from '../server/threads/thread-parts.js';
 import { features } from './features.js';
 import { dialectOf, hooksOf, openHooks } from './open-features.js';
+import { openTables } from './tables.js';
 
 /** The names of the service's own collections that clients of another API use, or null. */
 export async function synonymsOf(config: Config): Promise<Synonyms | null> {
+  openTables(features);
   return (await dialectOf(features, config))?.synonyms ?? null;
 }
 
@@ -35,6 +37,7 @@ export async function createCore(
     batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
     raisedStatuses: config.POSTGREST_ERRORS,
   };
+  policies.allowApp(openTables(features).appPermissions);
   const hooks = await openHooks(features, { config, mirror, policies, observe, extensions });
   // A hook calls the API while its transaction has a connection.
   if (hooks !== null) database.sessions.turns.followPlaces();

@@ -37,7 +37,9 @@ import { prepareThread } from '../server/node/prepare-thread.js';
 import { loginObstacle, settingObstacle, unreadableTables } from '../server/postgres/catalog/caller-login.js';
 import { catalogSourceOf, findOtherSchemas, listen, policiesOf } from '../server/postgres/catalog/catalog.js';
 import { Installation } from '../server/postgres/catalog/installation.js';
+import { findLeftovers } from '../server/postgres/catalog/leftovers.js';
 import { type MigrateOptions, migrate } from '../server/postgres/catalog/migrate.js';
+import { systemTables } from '../server/postgres/catalog/system-tables.js';
 import { WatchingMirror } from '../server/postgres/catalog/watch.js';
 import { type Health, joinHealth, Readiness, unhealthy } from '../server/postgres/health.js';
 import type { Database } from '../server/postgres/pools/database.js';
@@ -60,6 +62,7 @@ import { features } from './features.js';
 import { diagnose, inOrder } from './open-features.js';
 import { openLog, options } from './options.js';
 import { speed as fast } from './speed.js';
+import { openTables } from './tables.js';
 
 export interface Service {
   readonly url: string;
@@ -234,7 +237,7 @@ async function startMain(
     broadcast: (message) => void broadcast({ kind: 'executors', message }),
   });
   started.add(() => shared.close(), Infinity);
-  const messages = [await describeServed(mirror.model, database)];
+  const messages = [await describeServed(mirror.model, database), ...(await describeLeft(database))];
   const directory = config.DATABASE_URL === null ? config.DATA_DIR : null;
   const secret = await openSecret(config.SECRET, directory, (event) => messages.push(event));
   await broadcastChanges(database, broadcast, started);
@@ -446,7 +449,7 @@ async function startSources(start: Start, broadcast: Send): Promise<Sources> {
     onChange: async () => {
       const { system, obstacle } = database;
       observe({ kind: 'database-replaced', obstacle });
-      await broadcast({ kind: 'installation', system, obstacle });
+      await broadcast({ kind: 'installation', system, tables: [...systemTables()], obstacle });
     },
   });
   const mirror = await WatchingMirror.start(
@@ -466,7 +469,8 @@ async function startSources(start: Start, broadcast: Send): Promise<Sources> {
 /** Creates the service's tables, or updates them. */
 async function prepareTables(start: Start, database: Database, demo: boolean): Promise<void> {
   const { SYSTEM_SCHEMA: system, DATABASE_SCHEMA: schema } = start.config;
-  await migrateDirectly(start, database, { demo, system }).catch((error: unknown) => {
+  const { migrations: files } = openTables(features);
+  await migrateDirectly(start, database, { demo, system, files }).catch((error: unknown) => {
     const denied = error instanceof Error && 'code' in error && error.code === '42501';
     throw denied
       ? new StartError(`cannot create the service_* tables in schema "${system ?? schema}": ${error.message}`)
@@ -521,6 +525,12 @@ async function describeServed({ schemas, collections, refused }: Model, database
   const served = [...collections.values()].filter(({ system }) => !system);
   const others = await findOtherSchemas(database);
   return { kind: 'collections-served', schemas, collections: served, refused, others };
+}
+
+/** Tables of features that the service does not have. */
+async function describeLeft(database: Database): Promise<readonly Event[]> {
+  const { tables, triggers } = await findLeftovers(database, openTables(features).migrations);
+  return tables.length === 0 ? [] : [{ kind: 'tables-left', tables, triggers: triggers.length }];
 }
 
 /** The first start creates an account; only that start can show the password and the token. */

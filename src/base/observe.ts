@@ -73,6 +73,11 @@ const EVENTS = {
   ],
   /** Once, when the service starts. */
   'collections-served': (served: Served, hasAllNames: boolean) => describeServed(served, hasAllNames),
+  /** Tables of features that the service does not have, and how many triggers use them. */
+  'tables-left': ({ tables, triggers }: { readonly tables: readonly string[]; readonly triggers: number }) =>
+    warn(
+      `${tables.join(', ')} belong to features that this service does not have: they stay hidden${triggers === 0 ? '' : `, but triggers still use them: ${triggers} (see lateral doctor)`}`,
+    ),
   'model-failed': ({ error }: Failure) => failure(error, 'could not load the schema; still using the previous one'),
   'policies-failed': ({ error }: Failure) =>
     failure(error, 'could not load the policies; still using the previous ones'),

@@ -22,6 +22,7 @@ import { bind } from '../../src/compiler/sql/parameter.js';
 import { pretty } from '../../src/compiler/sql/pretty.js';
 import { verify } from '../../src/compiler/sql/verify.js';
 import { catalogSourceOf } from '../../src/server/postgres/catalog/catalog.js';
+import { locateSystemTables } from '../../src/server/postgres/catalog/migrate.js';
 import { Database } from '../../src/server/postgres/pools/database.js';
 import { compareGolden, goldenNames, goldenStatement } from '../support/golden.js';
 import { createLibrary, startDatabase, withSql } from '../support/service.js';
@@ -149,6 +150,7 @@ const database = await Database.open({
 });
 t.teardown(() => database.close());
 await loadGrammar();
+await locateSystemTables(database, null);
 const model = buildModel((await catalogSourceOf(database).load()).document, 1, database);
 
 const access = new Permissions('golden', readRules(RULES));

@@ -63,10 +63,19 @@ for (const names of chosen())
         return headers['cache-status'] === 'lateral; hit';
       };
       if (!names.includes('speed')) await t.resolves(waitFor(isHit, 10_000), 'it answers from memory');
+      for (const { name: resource } of tablesOf(names)) {
+        const answer = await get(service, `/items/service_${resource}`, { token: ADMIN_TOKEN });
+        t.equal(answer.status, 403, `${resource} stays hidden`);
+      }
     } finally {
       await service.stop();
     }
   });
+
+/** The tables that requests could read. */
+function tablesOf(names: readonly string[]) {
+  return all.filter(({ name }) => names.includes(name)).flatMap(({ tables }) => tables?.resources ?? []);
+}
 
 function chosen(): readonly (readonly string[])[] {
   const given = process.env['DELETED_FEATURES'];

@@ -25,7 +25,7 @@ import { groupBy } from '../../base/narrow.js';
 import { mapSteps, runInSlices, runSteps, type Steps } from '../../base/time-slices.js';
 import { hasVersions, showsKey } from '../model/item-key.js';
 import type { Collection, Field, Overload, Returns, ServedFunction } from '../model/model.js';
-import { SYSTEM_RESOURCES } from '../model/system-resources.js';
+import { resourceOf } from '../model/system-resources.js';
 import { RESOLUTIONS } from '../request/on-conflict.js';
 import { InputTypes } from './arguments.js';
 import { COMMON_TYPES, DELETE_MANY, DELETE_ONE, EVENT_ENUM, valueTypeOf } from './common.js';
@@ -222,21 +222,16 @@ class LazyRootFields {
   }
 }
 
-/** The schema and logins have fields of their own. */
-const SYSTEM: ReadonlySet<string> = new Set(SYSTEM_RESOURCES.map(({ name }) => `service_${name}`));
-const READ_ONLY: ReadonlySet<string> = new Set(
-  SYSTEM_RESOURCES.filter(({ kind }) => kind === 'read').map(({ name }) => `service_${name}`),
-);
-
 function rootCollections(access: SchemaAccess, scope: RootScope): { read: Collection[]; write: Collection[] } {
+  // The schema and logins have fields of their own.
   const isRoot = (collection: Collection): boolean =>
-    (scope === 'system' ? SYSTEM.has(collection.name) : !collection.system) && isExpressible(collection);
+    (scope === 'system' ? resourceOf(collection.name) !== null : !collection.system) && isExpressible(collection);
   return {
     read: [...access.readable.collections.values()].filter(isRoot),
     write: [...access.model.collections.values()].filter(
       (each) =>
         isRoot(each) &&
-        !READ_ONLY.has(each.name) &&
+        resourceOf(each.name)?.kind !== 'read' &&
         each.kind !== 'view' &&
         each.key.length > 0 &&
         isWritable(each, access),

@@ -11,7 +11,8 @@ export interface SystemResource {
   readonly sdk: boolean;
 }
 
-export const SYSTEM_RESOURCES: readonly SystemResource[] = [
+/** The tables that every service has. */
+export const CORE_RESOURCES: readonly SystemResource[] = [
   { name: 'users', kind: 'write', sdk: true },
   { name: 'roles', kind: 'write', sdk: true },
   { name: 'policies', kind: 'write', sdk: true },
@@ -22,15 +23,30 @@ export const SYSTEM_RESOURCES: readonly SystemResource[] = [
   { name: 'comments', kind: 'write', sdk: true },
   { name: 'notifications', kind: 'write', sdk: true },
   { name: 'translations', kind: 'write', sdk: true },
-  { name: 'folders', kind: 'write', sdk: true },
-  { name: 'files', kind: 'write', sdk: true },
   { name: 'dashboards', kind: 'write', sdk: true },
   { name: 'panels', kind: 'write', sdk: true },
-  { name: 'versions', kind: 'write', sdk: true },
-  { name: 'shares', kind: 'write', sdk: true },
-  { name: 'webhooks', kind: 'write', sdk: false },
-  { name: 'webhook_deliveries', kind: 'read', sdk: false },
   { name: 'activity', kind: 'read', sdk: true },
   { name: 'revisions', kind: 'read', sdk: true },
   { name: 'settings', kind: 'single', sdk: true },
 ];
+
+const known = new Map(CORE_RESOURCES.map((resource) => [resource.name, resource]));
+
+/** Adds the tables of features. To be called before a database is opened. */
+export function addResources(resources: readonly SystemResource[]): void {
+  for (const resource of resources) known.set(resource.name, resource);
+}
+
+/** The resource of a table, or null. */
+export function resourceOf(table: string): SystemResource | null {
+  return (table.startsWith('service_') ? known.get(table.slice('service_'.length)) : null) ?? null;
+}
+
+/** The resource of the path of a route, or null. */
+export function resourceAt(path: string): SystemResource | null {
+  return known.get(/^\/(\w+)(?:\/:key)?$/.exec(path)?.[1] ?? '') ?? null;
+}
+
+export function systemResources(): readonly SystemResource[] {
+  return [...known.values()];
+}

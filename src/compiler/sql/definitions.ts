@@ -1,4 +1,4 @@
-/** The definitions in a file of sql/server/system, read with PostgreSQL's grammar: columns of tables, and rows of the metadata of fields. */
+/** The definitions in a migration, read with PostgreSQL's grammar: columns of tables, and rows of the metadata of fields. */
 import { parseStatements } from './grammar.js';
 
 /** Pairs of table and field. */

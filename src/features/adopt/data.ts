@@ -41,7 +41,7 @@ export function dataCopies(places: Installations): readonly DataCopies[] {
   ].filter(({ copies }) => copies.length > 0);
 }
 
-/** The names that stored files have here: see sql/server/system/020_files.sql. */
+/** The names that stored files have here: see sql/features/files/020_files.sql. */
 export const HAS_FITTING_NAME: Fragment = sql`starts_with(old.filename_disk, old.id::text)
   and substr(old.filename_disk, 37) ~ ${literal('^(-[0-9a-f]{1,32})?(\\.[A-Za-z0-9]{1,20})?$')}`;
 

@@ -207,7 +207,7 @@ export type Rename = (name: string) => string;
 /** The names of Directus for the tables of the service, outside of the model. */
 let synonyms: Synonyms | null = null;
 
-/** Built with the first use: the names are read from the files of sql/server/system. */
+/** Built with the first use: the names are read from the migrations. */
 export function directusSynonyms(): Synonyms {
   synonyms ??= synonymsOf(systemTables());
   return synonyms;

@@ -6,7 +6,7 @@
 
 import { singleKey } from '../../compiler/model/item-key.js';
 import type { Collection, Field, Model, Overload } from '../../compiler/model/model.js';
-import { SYSTEM_RESOURCES } from '../../compiler/model/system-resources.js';
+import { systemResources } from '../../compiler/model/system-resources.js';
 import type { Program } from '../../server/feature/command.js';
 
 const TYPES_HELP = `Usage: lateral types [--option value ...]
@@ -90,10 +90,12 @@ function plainType(field: Field): string {
 /** By collection: those of the user, then our own, unless the user has a table of the name that the SDK gives one. */
 function membersOf({ collections }: Model): Members {
   // The SDK knows them by names of its own.
-  const system = SYSTEM_RESOURCES.filter(({ sdk }) => sdk).map(({ name }) => ({
-    key: `directus_${name}`,
-    collection: collections.get(`service_${name}`),
-  }));
+  const system = systemResources()
+    .filter(({ sdk }) => sdk)
+    .map(({ name }) => ({
+      key: `directus_${name}`,
+      collection: collections.get(`service_${name}`),
+    }));
   const own = [...collections.values()].filter((collection) => !collection.system);
   const listed = [
     ...own.map((collection) => ({ key: collection.name, collection })),

@@ -11,6 +11,7 @@ import { type CheckStatus, count, type Detail, type Finding, finding } from '../
 import { prepareThread } from '../../server/node/prepare-thread.js';
 import { loginObstacle, unreadableTables } from '../../server/postgres/catalog/caller-login.js';
 import { findOtherSchemas, loadSchema } from '../../server/postgres/catalog/catalog.js';
+import { findLeftovers } from '../../server/postgres/catalog/leftovers.js';
 import { locateSystemTables } from '../../server/postgres/catalog/migrate.js';
 import { systemTables } from '../../server/postgres/catalog/system-tables.js';
 import type { Database } from '../../server/postgres/pools/database.js';
@@ -69,6 +70,7 @@ async function examine(
 async function lookAt(database: Database, config: Config): Promise<Examined> {
   const installed = await locateSystemTables(database, config.SYSTEM_SCHEMA);
   const others = await findOtherSchemas(database);
+  const leftovers = await findLeftovers(database);
   return database.catalog.use(async (session) => {
     const { document } = await loadSchema(session, database, true);
     const cell = (statement: string, parameters: readonly string[]): Promise<Buffer | null> =>
@@ -88,6 +90,7 @@ async function lookAt(database: Database, config: Config): Promise<Examined> {
       installed,
       unindexed: await loadUnindexed(cell, model),
       others,
+      leftovers,
     };
   });
 }

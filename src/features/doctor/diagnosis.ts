@@ -18,6 +18,7 @@ import {
   finding,
   listed,
 } from '../../server/feature/finding.js';
+import type { Leftovers } from '../../server/postgres/catalog/leftovers.js';
 import type { Unindexed } from '../../server/schema/unindexed.js';
 
 /** The result of sql/features/doctor/doctor.sql. */
@@ -108,6 +109,7 @@ export interface Examined extends DiagnosisContext {
   readonly facts: Facts;
   readonly unindexed: readonly Unindexed[];
   readonly others: readonly OtherSchema[];
+  readonly leftovers: Leftovers;
 }
 
 export function findingsOf(examined: Examined): readonly Finding[] {
@@ -131,7 +133,7 @@ function connection({ facts }: Examined): Finding[] {
   return findings;
 }
 
-function schemas({ facts, model, installed, others }: Examined): Finding[] {
+function schemas({ facts, model, installed, others, leftovers }: Examined): Finding[] {
   const closed = facts.schemas.filter(({ usage }) => !usage);
   const list = others.map(({ schema, tables }) => `${schema} (${tables})`).join(', ');
   const allSchemas = [...model.schemas, ...others.map(({ schema }) => schema)].join(',');
@@ -149,9 +151,24 @@ function schemas({ facts, model, installed, others }: Examined): Finding[] {
       })),
     ),
     ...(others.length === 0 ? [] : [finding('Schemas', 'note', unserved)]),
+    ...left(leftovers),
     installed
       ? finding('Schemas', 'ok', `the service's own tables are in ${model.system}`)
       : notInstalled(facts, model),
+  ];
+}
+
+/** Tables of features that the service does not have, and triggers that write to them. */
+function left({ tables, triggers }: Leftovers): Finding[] {
+  const fixes = triggers.map(({ table, name }) => ({
+    name: table,
+    message: `has the trigger ${name}`,
+    fix: `drop trigger ${quoteIdentifier(name)} on ${table};`,
+  }));
+  const message = `tables of features that this service does not have stay hidden: ${tables.join(', ')}`;
+  return [
+    ...(tables.length === 0 ? [] : [finding('Schemas', 'note', message)]),
+    ...listed('Schemas', 'problem', 'triggers use tables of features that this service does not have', fixes),
   ];
 }
 

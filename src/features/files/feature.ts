@@ -9,6 +9,13 @@ export const files: Feature<FilesServices, typeof OPTIONS, FileLogEvent> = {
   options: OPTIONS,
   topic: 'Files and imports',
   events: LOG_EVENTS,
+  tables: {
+    migrations: ['020_files.sql'],
+    resources: [
+      { name: 'folders', kind: 'write', sdk: true },
+      { name: 'files', kind: 'write', sdk: true },
+    ],
+  },
   commands: {
     files: {
       topic: 'Serve',

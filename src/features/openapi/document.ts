@@ -17,7 +17,7 @@ import {
   type ServedFunction,
 } from '../../compiler/model/model.js';
 import { shownName } from '../../compiler/model/synonyms.js';
-import { SYSTEM_RESOURCES } from '../../compiler/model/system-resources.js';
+import { resourceAt, resourceOf } from '../../compiler/model/system-resources.js';
 import { operatorsOf, type UpdateOperator } from '../../compiler/request/update-operators.js';
 import type { ApiRoute, Description } from '../../server/api/action.js';
 import {
@@ -54,9 +54,6 @@ import { COMPONENTS } from './components.js';
 
 /** Methods that OpenAPI 3.1 knows: SEARCH is described with the GET of the same path. */
 const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PATCH', 'DELETE']);
-
-/** Our own collections that have a resource, by its path. */
-const RESOURCE = new RegExp(`^/(${SYSTEM_RESOURCES.map(({ name }) => name).join('|')})(/:key)?$`);
 
 /** Yields between steps: the document of thousands of collections takes a second, and other requests run in between. */
 export function* describeApi(routes: readonly ApiRoute[], model: Model, url: string): Steps<Schema> {
@@ -100,7 +97,7 @@ export function* describeApi(routes: readonly ApiRoute[], model: Model, url: str
 
 /** Collections of the service without a resource, such as sessions, cannot be read. The schema's have schemas of their own. */
 function isShown({ name, system }: Collection): boolean {
-  return !system || RESOURCE.test(name.replace(/^service_/, '/'));
+  return !system || resourceOf(name) !== null;
 }
 
 function* describeRoute(
@@ -127,7 +124,7 @@ function describeResource(
   names: ComponentNames,
   model: Model,
 ): Described[] {
-  const resource = RESOURCE.exec(route.path)?.[1];
+  const resource = resourceAt(route.path)?.name;
   if (resource === undefined) return describeService(route, model);
   const collection = collections.find(({ name }) => name === `service_${resource}`);
   if (!collection) return [];

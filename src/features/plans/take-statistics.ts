@@ -80,9 +80,9 @@ const HIDDEN = withCatalog(`
     and not (has_schema_privilege(namespace.oid, 'usage') and has_table_privilege(class.oid, 'select'))
   order by namespace.nspname, class.relname`);
 
-/** Without these tables nobody knows which fields are concealed. */
+/** Without these tables nobody knows which fields are concealed, and which tables are the service's own. */
 async function checkReadable({ own }: Database, system: string | null): Promise<void> {
-  const needed = JSON.stringify(['service_migrations', 'service_schema', ...METADATA]);
+  const needed = JSON.stringify(['service_migrations', 'service_schema', 'service_tables', ...METADATA]);
   const hidden = await own.use((session) => session.query<{ name: string }>(HIDDEN, [needed, system]));
   if (hidden.length === 0) return;
   const names = hidden.map(({ name }) => name).join(', ');

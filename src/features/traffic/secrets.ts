@@ -5,7 +5,7 @@
  */
 import { isRecord, propertiesOf } from '../../base/narrow.js';
 import { type Field, isSecretField, type Model } from '../../compiler/model/model.js';
-import { SYSTEM_RESOURCES } from '../../compiler/model/system-resources.js';
+import { resourceAt } from '../../compiler/model/system-resources.js';
 
 /** Why a request has no values in the recording and cannot be replayed. */
 export type Omission =
@@ -41,14 +41,12 @@ const DATA_ROUTES: ReadonlySet<string> = new Set([
   '/graphql',
   '/transactions',
 ]);
-/** Their bodies are not recorded: users, permissions and shares are accounts rather than data. The key of a share opens it. */
-const READ_ROUTES: ReadonlySet<string> = new Set([
-  ...SYSTEM_RESOURCES.filter(({ name }) => name !== 'shares').flatMap(({ name }) => [`/${name}`, `/${name}/:key`]),
-  '/users/me',
-  '/roles/me',
-  '/assets/:id',
-  '/assets/:id/:filename',
-]);
+const READ_ROUTES: ReadonlySet<string> = new Set(['/users/me', '/roles/me', '/assets/:id', '/assets/:id/:filename']);
+
+/** Bodies of these are not recorded: users and permissions are accounts rather than data. The key of a share opens it. */
+function isReadRoute(route: string): boolean {
+  return READ_ROUTES.has(route) || (resourceAt(route)?.name ?? 'shares') !== 'shares';
+}
 
 /** In a name whose words are separated by underscores. */
 const SECRET_NAME =
@@ -110,7 +108,7 @@ export class SecretNames {
   /** Returns null for a request that may be recorded with its values. */
   omissionOf(values: RequestValues): Omission | null {
     const { route, method, path, queryString, body } = values;
-    if (!DATA_ROUTES.has(route) && !(READ_ROUTES.has(route) && READS.has(method))) return 'route';
+    if (!DATA_ROUTES.has(route) && !(isReadRoute(route) && READS.has(method))) return 'route';
     if (this.#isInPath(path, route) || this.#showsKey(values)) return 'secret';
     if (queryString !== '' && this.#isInQuery(queryString, route)) return 'secret';
     if (body === '') return null;

@@ -8,6 +8,13 @@ export const webhooks: Feature<unknown, typeof OPTIONS, WebhookLogEvent> = {
   options: OPTIONS,
   topic: 'Webhooks',
   events: LOG_EVENTS,
+  tables: {
+    migrations: ['028_webhooks.sql', '031_webhook_sizes.sql', '032_webhook_headers.sql'],
+    resources: [
+      { name: 'webhooks', kind: 'write', sdk: false },
+      { name: 'webhook_deliveries', kind: 'read', sdk: false },
+    ],
+  },
   commands: {
     webhooks: {
       topic: 'Serve',

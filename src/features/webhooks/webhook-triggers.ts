@@ -1,5 +1,5 @@
 /**
- * Triggers that write the changes of a table to service_webhook_changes (sql/server/system/031_webhook_sizes.sql). The tables that webhooks name have
+ * Triggers that write the changes of a table to service_webhook_changes (sql/features/webhooks/031_webhook_sizes.sql). The tables that webhooks name have
  * them, and so have their partitions: a statement fires the triggers of the table that it names, and no others.
  */
 import { parseOwnJson } from '../../base/narrow.js';

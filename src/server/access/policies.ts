@@ -44,6 +44,7 @@ export class Policies {
   readonly #byKey = new LRUCache<string, Permissions>({ max: MAX_CACHED_SETS });
   #loaded: Loaded = index([]);
   readonly #listeners: (() => void)[] = [];
+  #appPermissions: readonly PermissionRow[] = [];
   #roleOf: (identity: Identity) => string | null = () => null;
 
   /** The rows of all policies, as JSON, in place of those there were. */
@@ -86,6 +87,11 @@ export class Policies {
     return access;
   }
 
+  /** Adds what tables of features allow to users with `app_access`. */
+  allowApp(rows: readonly PermissionRow[]): void {
+    this.#appPermissions = rows;
+  }
+
   /** From now on permissions grant nothing that the database role of the caller may not do. */
   limitByRole(roleOf: (identity: Identity) => string | null): void {
     this.#roleOf = roleOf;
@@ -124,7 +130,9 @@ export class Policies {
     const cached = this.#loaded.access.get(name);
     if (cached) return cached;
     const rows = policies.flatMap((policy) => policy.permissions);
-    const all = policies.some((policy) => policy.app_access) ? [...APP_PERMISSIONS, ...rows] : rows;
+    const all = policies.some((policy) => policy.app_access)
+      ? [...APP_PERMISSIONS, ...this.#appPermissions, ...rows]
+      : rows;
     const access = this.permit(all);
     this.#loaded.access.set(name, access);
     return access;
@@ -219,7 +227,6 @@ const APP_PERMISSIONS: readonly PermissionRow[] = [
   { ...allow('service_presets', 'create', null, ['*']), validation: IS_OWN_PRESET, presets: { user: '$CURRENT_USER' } },
   { ...allow('service_presets', 'update', IS_OWN_PRESET, ['*']), validation: IS_OWN_PRESET },
   allow('service_presets', 'delete', IS_OWN_PRESET, ['*']),
-  allow('service_shares', 'read', { user_created: { _eq: '$CURRENT_USER' } }, ['*']),
   allow('service_comments', 'read', IS_OWN_COMMENT, ['*']),
   // On items that they may read (execute/hooks/write-hooks.ts).
   allow('service_comments', 'create', null, ['id', 'collection', 'item', 'comment']),

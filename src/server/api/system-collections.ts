@@ -1,6 +1,6 @@
 /** Users, roles, policies and other tables of the service, which are read and written like any other collection. */
 
-import { SYSTEM_RESOURCES } from '../../compiler/model/system-resources.js';
+import type { SystemResource } from '../../compiler/model/system-resources.js';
 import { UrlCache } from '../../compiler/request/parse-cache.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Handler, Route } from '../http/router.js';
@@ -17,8 +17,8 @@ interface SystemServices extends ItemsServices {
   readonly resources: ReadonlyMap<string, ResourceRoutes>;
 }
 
-export function systemRoutes(services: SystemServices): Route[] {
-  return SYSTEM_RESOURCES.flatMap(({ name, kind }) => {
+export function systemRoutes(tables: readonly SystemResource[], services: SystemServices): Route[] {
+  return tables.flatMap(({ name, kind }) => {
     if (kind === 'single') return singletonRoutes(name, services);
     if (kind === 'read') return readRoutes(`/${name}`, services, placeIn(name));
     if (name === 'functions') return functionRowRoutes(services);

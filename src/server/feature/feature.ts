@@ -1,6 +1,8 @@
 /** The interface of a feature. */
 import type { EventTable, Observer } from '../../base/observe.js';
+import type { PermissionRow } from '../../compiler/access/permissions.js';
 import type { Operations } from '../../compiler/graphql/operations.js';
+import type { SystemResource } from '../../compiler/model/system-resources.js';
 import type { Identities } from '../access/identities.js';
 import type { Policies } from '../access/policies.js';
 import type { AuthServices } from '../api/accounts/auth.js';
@@ -38,7 +40,7 @@ import type { DiagnosisContext, Finding } from './finding.js';
 export interface Feature<Exports = unknown, Options extends OptionTable = NoOptions, Event = never> {
   /** The name of its folder in src/features, sql/features and test/features. */
   readonly name: string;
-  /** The features that its files import. They are opened before it. */
+  /** The features that its files import, or whose tables it uses. They are opened before it. */
   readonly needs?: readonly Feature[];
   /** Rows of `lateral --help` and docs/configuration.md. Their values are in `config`. */
   readonly options?: Options;
@@ -46,6 +48,8 @@ export interface Feature<Exports = unknown, Options extends OptionTable = NoOpti
   readonly topic?: string;
   /** Its events in the log. `Event` has their types. */
   readonly events?: EventTable;
+  /** Its tables, which are collections of the service. */
+  readonly tables?: FeatureTables;
   /** Commands of the program, by their names. */
   readonly commands?: Readonly<Record<string, CommandEntry>>;
   /** Checks and consequences of writes to its tables, also of those that a command makes. */
@@ -66,6 +70,17 @@ export interface Feature<Exports = unknown, Options extends OptionTable = NoOpti
   openOnce?(context: ProcessContext<Options, Event>): Promise<() => Promise<void>>;
   /** Findings for `lateral doctor`. */
   diagnose?(context: DiagnosisContext<Options>): Promise<readonly Finding[]>;
+}
+
+export interface FeatureTables {
+  /** Files of `folder`. Each runs once, in the order of the names of all migrations: the name begins with the next number. */
+  readonly migrations?: readonly string[];
+  /** sql/features/<name> if absent. */
+  readonly folder?: string;
+  /** Tables that are items to their readers. */
+  readonly resources?: readonly SystemResource[];
+  /** Permissions of users with `app_access`. */
+  readonly appPermissions?: readonly PermissionRow[];
 }
 
 export interface FeaturePart<Exports = unknown> {

@@ -30,7 +30,12 @@ export type Broadcast =
   | { readonly kind: 'executors'; readonly message: string }
   | { readonly kind: 'persisted-query'; readonly digest: string; readonly text: string }
   /** The schema of the service's tables, and why the database cannot be served, or null. */
-  | { readonly kind: 'installation'; readonly system: string; readonly obstacle: string | null }
+  | {
+      readonly kind: 'installation';
+      readonly system: string;
+      readonly tables: readonly string[];
+      readonly obstacle: string | null;
+    }
   /** Notifications may have been missed. */
   | { readonly kind: 'reload' }
   | { readonly kind: 'feature'; readonly name: string; readonly payload: string };

@@ -25,6 +25,8 @@ export interface Assignment {
   readonly identity: ServerIdentity | null;
   /** The schema of the service's own tables. */
   readonly system: string;
+  /** The names of the service's own tables. */
+  readonly tables: readonly string[];
   readonly secret: string;
   readonly schema: SchemaBroadcast;
   /** As JSON. */

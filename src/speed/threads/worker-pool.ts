@@ -2,6 +2,7 @@
  * Several threads on one port. The main thread keeps what exists once and answers no requests: it broadcasts changes, counts requests
  * of all workers, and ends the service if one of them fails. Each worker gets its share of the connections to PostgreSQL.
  */
+
 import { Worker } from 'node:worker_threads';
 import { asError } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
@@ -11,6 +12,7 @@ import { collectSources, type Gather, observeProcess } from '../../server/api/se
 import type { ShapeReport } from '../../server/batching/shape-stats.js';
 import type { Config } from '../../server/config/config.js';
 import { type Reserved, reservePort } from '../../server/http/listen.js';
+import { systemTables } from '../../server/postgres/catalog/system-tables.js';
 import {
   type Checks,
   checkHealth,
@@ -101,6 +103,7 @@ export class WorkerPool implements Threads {
       databaseUrl,
       identity: database.primary?.identity ?? null,
       system: database.system,
+      tables: [...systemTables()],
       secret,
       schema,
       policies: this.#policies,

@@ -5,6 +5,7 @@ import { createSequence } from '../../base/time-slices.js';
 import { Policies } from '../../server/access/policies.js';
 import { remoteLimits } from '../../server/http/limiter.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
+import { addSystemTables } from '../../server/postgres/catalog/system-tables.js';
 import { FollowingMirror } from '../../server/postgres/catalog/watch.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import { openDatabase } from '../../server/postgres/pools/open-database.js';
@@ -76,7 +77,7 @@ async function openCore(
   observe: Observer,
   { createCore, synonymsOf }: ThreadMakers,
 ): Promise<{ readonly core: Core; readonly mirror: FollowingMirror; readonly shared: SpeedState }> {
-  const { config, databaseUrl, identity, system, schema } = assignment;
+  const { config, databaseUrl, identity, system, tables, schema } = assignment;
   await prepareThread();
   const database = await openDatabase(
     config,
@@ -85,6 +86,7 @@ async function openCore(
     observe,
   );
   database.system = system;
+  addSystemTables(tables);
   const mirror = new FollowingMirror(schema.text, schema.version, database, {
     adopt: ({ text, digest }) => main.call('adopt', text, digest),
     refresh: (certain) => main.call('refresh', certain),

@@ -3,6 +3,7 @@ import t from 'tap';
 import { buildModel } from '../../../src/compiler/model/introspect.js';
 import { type Omission, SecretNames } from '../../../src/features/traffic/secrets.js';
 import { catalogSourceOf } from '../../../src/server/postgres/catalog/catalog.js';
+import { locateSystemTables } from '../../../src/server/postgres/catalog/migrate.js';
 import { Database } from '../../../src/server/postgres/pools/database.js';
 import { createLibrary, startDatabase, withSql } from '../../support/service.js';
 
@@ -23,6 +24,7 @@ async function loadNames(): Promise<SecretNames> {
     statementTimeout: 10_000,
     connectTimeout: 10_000,
   });
+  await locateSystemTables(database, null);
   const names = new SecretNames(buildModel((await catalogSourceOf(database).load()).document, 1, database));
   await database.close();
   return names;

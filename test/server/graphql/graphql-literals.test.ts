@@ -12,6 +12,7 @@ import { Schemas } from '../../../src/compiler/graphql/schema.js';
 import { buildModel } from '../../../src/compiler/model/introspect.js';
 import type { ParseLimits } from '../../../src/compiler/request/parse-context.js';
 import { catalogSourceOf } from '../../../src/server/postgres/catalog/catalog.js';
+import { locateSystemTables } from '../../../src/server/postgres/catalog/migrate.js';
 import { Database } from '../../../src/server/postgres/pools/database.js';
 import { createLibrary, request, startDatabase, startTestService } from '../../support/service.js';
 
@@ -29,6 +30,7 @@ const database = await Database.open({
   statementTimeout: 10_000,
   connectTimeout: 10_000,
 });
+await locateSystemTables(database, null);
 const access = schemaAccessOf(null, buildModel((await catalogSourceOf(database).load()).document, 1, database));
 await database.close();
 

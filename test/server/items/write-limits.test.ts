@@ -6,6 +6,7 @@ import { buildModel } from '../../../src/compiler/model/introspect.js';
 import { collectionOf } from '../../../src/compiler/model/model.js';
 import { planCreate } from '../../../src/compiler/plan/write/payload.js';
 import { catalogSourceOf } from '../../../src/server/postgres/catalog/catalog.js';
+import { locateSystemTables } from '../../../src/server/postgres/catalog/migrate.js';
 import { Database } from '../../../src/server/postgres/pools/database.js';
 import { createLibrary, request, startDatabase, startTestService, withSql } from '../../support/service.js';
 import { startSmallHeap } from '../../support/small-heap.js';
@@ -106,6 +107,7 @@ t.test('a plan that is not made in time is refused', async (t) => {
     connectTimeout: 10_000,
   });
   t.teardown(() => database.close());
+  await locateSystemTables(database, null);
   const model = buildModel((await catalogSourceOf(database).load()).document, 1, database);
   const plan = (until: number): Promise<unknown> => {
     const items = Array.from({ length: 300 }, (_, id) => ({ id, amount: 1 }));

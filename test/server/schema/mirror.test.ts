@@ -2,11 +2,13 @@
  * The model of a database that was made for other purposes: what is served and what is refused, every property of its
  * columns, every kind of relation, with metadata that helps and metadata that is wrong. And how changes are announced.
  */
-import { chmod, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import postgres from 'postgres';
 import t from 'tap';
+import { features } from '../../../src/app/features.js';
+import { openTables } from '../../../src/app/tables.js';
 import { packagePath } from '../../../src/base/package-files.js';
 import type { CatalogDocument } from '../../../src/compiler/model/catalog-document.js';
 import type { SchemaNames } from '../../../src/compiler/model/collection-names.js';
@@ -664,9 +666,9 @@ t.test('needs no superuser', async (t) => {
 
 async function createTables(schema: string, role?: string): Promise<void> {
   await sql`create schema if not exists ${sql(schema)}`;
-  const folder = packagePath('sql', 'server', 'system');
-  for (const file of (await readdir(folder)).sort()) {
-    const text = await readFile(join(folder, file), 'utf8');
+  await sql.unsafe(`create table "${schema.replaceAll('"', '""')}".service_migrations (name text)`);
+  if (role) await sql.unsafe(`grant select on ${schema}.service_migrations to ${role}`);
+  for (const { text } of openTables(features).migrations) {
     await sql.begin(async (transaction) => {
       if (role) await transaction`set local role ${transaction(role)}`;
       await transaction`set local search_path = ${transaction(schema)}`;

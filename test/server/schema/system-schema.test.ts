@@ -2,10 +2,9 @@
  * Where the service's own tables are, and what else may be called like them: users' tables whose names begin like ours, names
  * that are taken, a schema that was asked for, starts that fail, and installations that earlier versions made.
  */
-import { readdir, readFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import t from 'tap';
-import { packagePath } from '../../../src/base/package-files.js';
+import { features } from '../../../src/app/features.js';
+import { openTables } from '../../../src/app/tables.js';
 import { makeCaller } from '../../support/callers.js';
 import {
   type Answer,
@@ -332,12 +331,11 @@ t.test('what a failed start of an earlier version left behind goes', async (t) =
   );
 });
 
-/** The first files of sql/server/system, one by one, as versions did that knew no other schema than the one they mirrored. */
+/** The first migrations, one by one, as versions did that knew no other schema than the one they mirrored. */
 async function asEarlier(sql: Sql, count: number): Promise<void> {
-  const folder = packagePath('sql', 'server', 'system');
   await sql`create table service_migrations (name text primary key, applied_at timestamptz not null default now())`;
-  for (const file of (await readdir(folder)).sort().slice(0, count)) {
-    await sql.unsafe(await readFile(join(folder, file), 'utf8')).simple();
-    await sql`insert into service_migrations (name) values (${file})`;
+  for (const { name, text } of openTables(features).migrations.slice(0, count)) {
+    await sql.unsafe(text).simple();
+    await sql`insert into service_migrations (name) values (${name})`;
   }
 }

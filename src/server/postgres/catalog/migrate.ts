@@ -13,19 +13,25 @@ import { quoteIdentifier } from '../../../compiler/sql/fragment.js';
 import { qualify } from '../../../compiler/sql/qualify.js';
 import type { Database } from '../pools/database.js';
 import type { Session } from '../pools/sessions.js';
-import { MIGRATIONS, type SystemFile, systemFiles, systemTables, tablesOf } from './system-tables.js';
+import { addSystemTables, MIGRATIONS, type SystemFile, systemFiles, systemTables, tablesOf } from './system-tables.js';
 
 export interface MigrateOptions {
   /** A schema that holds no tables but ours gets the demo model, once. */
   readonly demo: boolean;
   /** The schema that was asked for. */
   readonly system: string | null;
+  /** The migrations of the service and its features. */
+  readonly files?: readonly SystemFile[];
 }
 
 /** The schema of the service's tables if one of their names is taken in the served schema. */
 const OWN_SCHEMA = 'lateral';
 
-export async function migrate(database: Database, { demo, system }: MigrateOptions, observe: Observer): Promise<void> {
+export async function migrate(
+  database: Database,
+  { demo, system, files = systemFiles() }: MigrateOptions,
+  observe: Observer,
+): Promise<void> {
   checkName(system);
   // Instances that start together wait here.
   await database.transaction(async (guard) => {
@@ -34,9 +40,10 @@ export async function migrate(database: Database, { demo, system }: MigrateOptio
       const existing = await findInstallation(session, database.schema, system);
       const home = existing?.applied.has(LAST_OF_FIRST)
         ? existing
-        : await install(session, { schema: database.schema, requested: system, unfinished: existing }, observe);
+        : await install(session, { schema: database.schema, requested: system, unfinished: existing, files }, observe);
       database.system = home.schema;
-      await update(session, home, observe);
+      await update(session, home, files, observe);
+      addSystemTables(await recordedTables(session, home));
       if (demo) await addDemo(session, database.schema, home, observe);
     });
   });
@@ -57,8 +64,9 @@ export async function migrateWithin(session: Session, database: Database, system
   try {
     if (home === existing?.schema) {
       await enter(session, [home]);
-      for (const file of systemFiles()) if (!existing.applied.has(file.name)) await carryOut(session, file);
-    } else await createTables(session, home, database.schema, existing);
+      for (const file of systemFiles())
+        if (!existing.applied.has(file.name)) await carryOut(session, file, existing.applied);
+    } else await createTables(session, home, { schema: database.schema, unfinished: existing, files: systemFiles() });
   } catch (error) {
     if (!isTaken(error)) throw error;
     throw new StartError(
@@ -83,6 +91,7 @@ function checkName(system: string | null): void {
 export async function locateSystemTables(database: Database, requested: string | null): Promise<boolean> {
   const existing = await database.own.use((session) => findInstallation(session, database.schema, requested));
   if (!existing?.applied.has(LAST_OF_FIRST)) return false;
+  addSystemTables(await database.own.use((session) => recordedTables(session, existing)));
   database.system = existing.schema;
   return true;
 }
@@ -171,23 +180,22 @@ async function mirroredBy(session: Session, location: string): Promise<string | 
 interface NewInstallation {
   /** The schema that is served. */
   readonly schema: string;
-  /** The schema that was asked for. */
-  readonly requested: string | null;
+  readonly files: readonly SystemFile[];
   /** Objects that a failed first start of an earlier version left behind. It never served anything. */
   readonly unfinished: Installation | null;
 }
 
 async function install(
   session: Session,
-  { schema, requested, unfinished }: NewInstallation,
+  { requested, ...made }: NewInstallation & { readonly requested: string | null },
   observe: Observer,
 ): Promise<Installation> {
-  const files = systemFiles();
+  const { schema, files } = made;
   const locations = requested === null ? [...new Set([schema, OWN_SCHEMA])] : [requested];
   let refusal = '';
   for (const location of locations) {
     try {
-      await session.transaction(() => createTables(session, location, schema, unfinished));
+      await session.transaction(() => createTables(session, location, made));
     } catch (error) {
       if (!isTaken(error)) throw error;
       refusal = `schema "${location}": ${error.message}`;
@@ -202,8 +210,7 @@ async function install(
 async function createTables(
   session: Session,
   location: string,
-  schema: string,
-  unfinished: Installation | null,
+  { schema, files, unfinished }: NewInstallation,
 ): Promise<void> {
   if (unfinished) await removeLeftovers(session, unfinished);
   await enter(session, [location]);
@@ -214,7 +221,8 @@ async function createTables(
   await session.query(
     'create table service_migrations (name text primary key, applied_at timestamptz not null default now())',
   );
-  for (const file of systemFiles()) await carryOut(session, file);
+  const applied = new Set<string>();
+  for (const file of files) await carryOut(session, file, applied);
   if (location !== schema) await session.query('update service_schema set mirrors = $1', [schema]);
 }
 
@@ -231,13 +239,18 @@ function isTaken(error: unknown): error is Error {
 }
 
 /** Runs the migrations of later versions, each file in its own transaction. */
-async function update(session: Session, { schema, applied }: Installation, observe: Observer): Promise<void> {
-  for (const file of systemFiles()) {
+async function update(
+  session: Session,
+  { schema, applied }: Installation,
+  files: readonly SystemFile[],
+  observe: Observer,
+): Promise<void> {
+  for (const file of files) {
     if (applied.has(file.name)) continue;
     try {
       await session.transaction(async () => {
         await enter(session, [schema]);
-        await carryOut(session, file);
+        await carryOut(session, file, applied);
       });
     } catch (error) {
       if (!isTaken(error)) throw error;
@@ -247,15 +260,16 @@ async function update(session: Session, { schema, applied }: Installation, obser
   }
 }
 
+const DEMO = 'demo.sql';
+
 async function addDemo(session: Session, schema: string, home: Installation, observe: Observer): Promise<void> {
-  const name = 'demo.sql';
-  if (home.applied.has(name) || !(await isEmpty(session, schema, home.schema))) return;
-  const text = await readFile(packagePath('sql', 'server', name), 'utf8');
+  if (home.applied.has(DEMO) || !(await isEmpty(session, schema, home.schema))) return;
+  const text = await readFile(packagePath('sql', 'server', DEMO), 'utf8');
   await session.transaction(async () => {
     await enter(session, [schema, home.schema]);
-    await carryOut(session, { name, text });
+    await carryOut(session, { name: DEMO, text }, home.applied);
   });
-  observe({ kind: 'migrated', file: name });
+  observe({ kind: 'migrated', file: DEMO });
 }
 
 /** The files name tables alone: new ones are made in the first schema. */
@@ -263,9 +277,32 @@ async function enter(session: Session, schemas: readonly string[]): Promise<void
   await session.query(SET_PATH, [schemas.map(quoteIdentifier).join(', ')]);
 }
 
-async function carryOut(session: Session, { name, text }: SystemFile): Promise<void> {
-  await session.query(text);
-  await session.query('insert into service_migrations (name) values ($1)', [name]);
+/** The migration that makes the list of tables. It adds those of the files before it. */
+const RECORDS = '033_tables.sql';
+
+/** `applied` are the names of the files that were carried out there. */
+async function carryOut(session: Session, file: SystemFile, applied: Set<string>): Promise<void> {
+  await session.query(file.text);
+  await session.query('insert into service_migrations (name) values ($1)', [file.name]);
+  applied.add(file.name);
+  if (applied.has(RECORDS) && file.name !== DEMO) await session.query(RECORD, [JSON.stringify(tablesOf(file))]);
+}
+
+const RECORD = withCatalog(
+  'insert into service_tables (name) select json_array_elements_text($1::json) on conflict do nothing',
+);
+
+/**
+ * The tables that the installation has recorded, also those of features that this service does not have. The role of a command may lack
+ * the privilege to read the list.
+ */
+async function recordedTables(session: Session, { schema, applied }: Installation): Promise<readonly string[]> {
+  if (!applied.has(RECORDS)) return [];
+  const rows = await session.query(qualify('select name from service_tables', schema)).catch((error: unknown) => {
+    if (codeOf(error) !== '42501') throw error;
+    return [];
+  });
+  return rows.map(({ name }) => String(name));
 }
 
 async function isEmpty(session: Session, schema: string, home: string): Promise<boolean> {
