@@ -25,7 +25,7 @@ import { parseRead, parseReadBack, parseSearch, tagged } from '../request/rest.j
 import { loadGrammar } from '../sql/grammar.js';
 import { bind } from '../sql/parameter.js';
 import { type CompilerLimits, type StageLimits, stageLimits } from './limits.js';
-import { type ReadQuery, readStatement } from './read.js';
+import { isVolatile, type ReadQuery, readStatement } from './read.js';
 import { type CompilerCaller, NoStatement, WriteStatements } from './write-request.js';
 
 export type { CompilerLimits };
@@ -277,8 +277,8 @@ class ModelCompiler {
 
   #read(query: ReadQuery, { access, caller }: CompilerCaller): CompiledRequest {
     const context = { access, selectedFor: null, model: this.model, limits: this.#limits.plan, staged: () => {} };
-    const { statement, calls, volatile } = runSteps(readStatement(query, context));
-    if (volatile) throw new NoStatement('it calls a function that may write');
+    const { statement, calls } = runSteps(readStatement(query, context));
+    if (isVolatile({ calls })) throw new NoStatement('it calls a function that may write');
     checkArguments(calls, query.values);
     return requestOf([{ sql: statement.text, parameters: bind(statement.parameters, query.values, caller) }]);
   }

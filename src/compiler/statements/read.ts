@@ -2,7 +2,7 @@
 import { forbiddenCollection } from '../../base/errors.js';
 import type { Steps } from '../../base/time-slices.js';
 import { compileCall } from '../compile/call.js';
-import { compileRead, compileReadBack } from '../compile/read.js';
+import { compileBatchRead, compileRead, compileReadBack } from '../compile/read.js';
 import type { Model } from '../model/model.js';
 import { isLockable } from '../model/write-facts.js';
 import type { Access, WriteAction } from '../plan/access.js';
@@ -47,10 +47,6 @@ export interface ReadStatement {
   readonly plan: ReadPlan | OperationPlan;
   /** The calls of functions in it: their arguments are checked before it runs. */
   readonly calls: readonly CallPlan[];
-  /** Whether the read calls a function that may write. */
-  readonly volatile: boolean;
-  /** The statement before it in its transaction: the call of a function whose items it reads. */
-  readonly before: Statement | null;
 }
 
 /** Other requests may run between the stages: those of a large shape take tens of milliseconds each. */
@@ -70,13 +66,31 @@ export function* readStatement({ request }: ReadQuery, context: ReadContext): St
   yield;
   const statement = qualified(compiled, 'read', model);
   staged('compile');
-  return { statement, plan, ...describeCalls(plan, model) };
+  const calls = plansOf(plan).flatMap(({ level }) => callOf(level.collection) ?? []);
+  return { statement, plan, calls };
+}
+
+/** The text that reads for many sets of values, or '' if there is none: Citus asks one worker for one value, and refuses it. */
+export function batchText({ plan, model }: Pick<CompiledReadBack, 'plan' | 'model'>): string {
+  return model.extensions.has('citus') ? '' : qualified(compileBatchRead(plan), 'read', model).text;
 }
 
 /** The statement that reads the items of the preceding write. */
-export function readBackStatement(plan: ReadPlan | OperationPlan, model: Model): Statement {
+export function readBackStatement({ plan, model }: CompiledReadBack): Statement {
+  const known = readBacks.get(plan);
+  if (known) return known;
   if (plan.kind === 'operation') throw new Error('a GraphQL operation has no read-back');
-  return qualified(compileReadBack(plan), 'read', model);
+  const statement = qualified(compileReadBack(plan), 'read', model);
+  readBacks.set(plan, statement);
+  return statement;
+}
+
+/** The statements for plans that read what writes have written. */
+const readBacks = new WeakMap<ReadPlan | OperationPlan, Statement>();
+
+/** The read of what a write has written. */
+export interface CompiledReadBack extends Pick<ReadStatement, 'statement' | 'plan'> {
+  readonly model: Model;
 }
 
 function mayLock({ collection: name }: ReadRequest, { access, selectedFor, model }: ReadContext): boolean {
@@ -98,15 +112,13 @@ export function plansOf(plan: ReadPlan | OperationPlan): readonly ReadPlan[] {
   return plan.kind === 'read' ? [plan] : plan.parts.flatMap((part) => (part.kind === 'read' ? [part.plan] : []));
 }
 
-function describeCalls(
-  plan: ReadPlan | OperationPlan,
-  model: Model,
-): Pick<ReadStatement, 'calls' | 'volatile' | 'before'> {
-  const calls = plansOf(plan).flatMap(({ level }) => callOf(level.collection) ?? []);
+/** Whether the read calls a function that may write. */
+export function isVolatile({ calls }: Pick<ReadStatement, 'calls'>): boolean {
+  return calls.some(({ overload }) => overload.volatile);
+}
+
+/** The statement before the read in its transaction, or null: the call of a function whose items it reads. */
+export function callBefore({ calls }: Pick<ReadStatement, 'calls'>, model: Model): Statement | null {
   const kept = calls.find((call) => call.fromSetting);
-  return {
-    calls,
-    volatile: calls.some((call) => call.overload.volatile),
-    before: kept ? checked(compileCall(kept, model), 'read', model) : null,
-  };
+  return kept ? checked(compileCall(kept, model), 'read', model) : null;
 }

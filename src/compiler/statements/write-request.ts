@@ -26,9 +26,8 @@ import type { WriteRequest } from '../request/write.js';
 import type { Statement } from '../sql/fragment.js';
 import { bind, type Caller } from '../sql/parameter.js';
 import type { StageLimits } from './limits.js';
-import { readBackStatement, readStatement } from './read.js';
+import { type CompiledReadBack, readStatement } from './read.js';
 import {
-  type CompiledReadBack,
   type CompiledWrite,
   chainedWrite,
   checkedWrite,
@@ -105,7 +104,7 @@ class UnkeptStatements implements WriteHost<Call, CompiledReadBack> {
     try {
       const context = { access, selectedFor: null, model, limits: this.limits.plan, staged: () => {} };
       const { statement, plan } = runSteps(readStatement(query, context));
-      return { statement, plan, readBack: () => readBackStatement(plan, model) };
+      return { statement, plan, model };
     } catch (error) {
       if (error instanceof ServiceError && error.code === 'FORBIDDEN' && access !== null) return null;
       throw error;

@@ -2,6 +2,7 @@
  * A planned write becomes its statements: one that also answers if the write is flat, otherwise the write and the read of what it has
  * written. A `WriteHost` keeps statements by their shapes.
  */
+
 import type { Matched } from '../compile/row-tag.js';
 import { activityLogOf } from '../compile/write/activity.js';
 import { compileDelete } from '../compile/write/delete.js';
@@ -34,7 +35,7 @@ import { withKeys } from '../request/rest.js';
 import { type IdempotencyKey, type Key, refuseKeys, type Selected } from '../request/write.js';
 import type { Statement } from '../sql/fragment.js';
 import { bind, type Caller } from '../sql/parameter.js';
-import type { ReadStatement } from './read.js';
+import { type CompiledReadBack, readBackStatement } from './read.js';
 import { collectionsIn, qualified } from './used-tables.js';
 
 /** The values that the statements of a write depend on, apart from its plan. */
@@ -69,12 +70,6 @@ export function checkedWrite(compiled: Statement | FlatStatement, model: Model):
     statement: qualified(statement, 'write', model),
     batchText: batch && qualified(batch, 'write', model).text,
   };
-}
-
-/** The read of what a write has written. */
-export interface CompiledReadBack extends Pick<ReadStatement, 'statement' | 'plan'> {
-  /** The statement that takes the keys from the preceding write. */
-  readonly readBack: () => Statement;
 }
 
 export interface WriteHost<Call extends WriteCall, Back extends CompiledReadBack> {
@@ -265,7 +260,7 @@ export function readOfWritten<Call extends WriteCall, Back extends CompiledReadB
   const keys = plan.nodes.length === 0 ? (plannedKeys ?? []) : plannedKeys;
   const query = readBack && keys ? withKeys(readBack, keys) : readBack;
   const compiled = query && host.readBackOf(query, call);
-  return compiled && { query, compiled, statement: keys ? compiled.statement : compiled.readBack() };
+  return compiled && { query, compiled, statement: keys ? compiled.statement : readBackStatement(compiled) };
 }
 
 export interface Deletion {

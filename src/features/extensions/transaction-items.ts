@@ -11,6 +11,7 @@ import type { Identity } from '../../server/access/identity.js';
 import type { As, Items } from '../../server/execute/hooks/api.js';
 import type { HookTransaction } from '../../server/execute/hooks/definition.js';
 import type { HookCalls, TransactionScope } from '../../server/execute/hooks/joined-writes.js';
+import { isStream } from '../../server/execute/reads/compiled-read.js';
 import { seenBy } from '../../server/execute/writer.js';
 import { isConflict } from '../../server/postgres/pools/conflicts.js';
 import type { Session } from '../../server/postgres/pools/sessions.js';
@@ -141,7 +142,7 @@ async function readIn(
       : parseRead(collection, key, queryString, limits);
   const caller = await reads.conditioned(query, given, client);
   const compiled = reads.compile(query, caller, { client });
-  if (compiled.stream) throw invalidQuery('A transaction cannot stream a list: set a smaller "limit"');
+  if (isStream(compiled)) throw invalidQuery('A transaction cannot stream a list: set a smaller "limit"');
   const cell = await reads.affordableCellIn(session, {
     query,
     compiled,

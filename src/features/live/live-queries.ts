@@ -3,11 +3,13 @@
  * it; they are read again, together, at most once per interval. After every change of users, policies or the schema each subscription
  * is resolved again, and answers that were read under former rights are not sent. Events (`../events`) share the stream of changes.
  */
+
 import { forbidden, invalidQuery, isPassing } from '../../base/errors.js';
 import type { Identity } from '../../server/access/identity.js';
 import type { Policies } from '../../server/access/policies.js';
 import type { Sources, Transaction } from '../../server/changes/change-source.js';
 import type { ChangeListener, Changes } from '../../server/changes/changes.js';
+import { isStream } from '../../server/execute/reads/compiled-read.js';
 import type { Reads } from '../../server/execute/reads/reads.js';
 import { NO_CLIENT } from '../../server/execute/stages.js';
 import { tagOf } from '../../server/http/etag.js';
@@ -151,7 +153,7 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
     const query = await source.parse(caller);
     const compiled = await this.#reads.prepare(query, caller, { ...NO_CLIENT, address: source.address });
     if (!isValid()) return;
-    if (compiled.stream) throw invalidQuery('A live query cannot be an export');
+    if (isStream(compiled)) throw invalidQuery('A live query cannot be an export');
     const topic = subscriber.join({ query, compiled, caller, need: null });
     if (!topic.isRunning && subscriber.tag !== '' && subscriber.tag === topic.tag) return;
     // A read that runs began too early for this subscriber: it may have a newer answer.

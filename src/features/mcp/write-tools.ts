@@ -8,6 +8,7 @@ import type { Parsed } from '../../compiler/request/ast.js';
 import type { Input } from '../../compiler/request/parse-context.js';
 import { parseMessageReadBack, parseRpcSearch, parseSearch } from '../../compiler/request/rest.js';
 import type { Selected, WriteRequest } from '../../compiler/request/write.js';
+import { isVolatile } from '../../compiler/statements/read.js';
 import { viewWrites } from '../../server/access/view-as.js';
 import { isOpen } from '../../server/api/accounts/me.js';
 import { BOOLEAN, list, RECORD, type Schema, STRING } from '../../server/api/openapi/json-schema.js';
@@ -112,7 +113,7 @@ async function checkSelection(call: ToolCall, action: 'update' | 'delete'): Prom
   const query = parseSearch(textIn(input, 'collection'), body, '', services.limits);
   const caller = await services.reads.conditioned(query, call.caller, client);
   const compiled = services.reads.compile(query, caller, { selectedFor: action, client });
-  const prepared = { query, compiled, caller, origin: client };
+  const prepared = { query, compiled, caller, origin: client, selectedFor: action };
   await checkCost(prepared, call);
   return prepared;
 }
@@ -206,7 +207,7 @@ const callFunction: Tool = {
     const prepared = await prepare(call, parseRpcSearch(name, body, '', services.limits));
     const { compiled } = prepared;
     checkArguments(compiled.calls, prepared.query.values);
-    if (!compiled.volatile) {
+    if (!isVolatile(compiled)) {
       await checkCost(prepared, call);
       const data = dataOf(await services.reads.run(prepared, client));
       if (page === null) return { data };

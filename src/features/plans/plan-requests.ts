@@ -2,6 +2,7 @@
  * Plans requests on the twin: each with the compiler of the service, the permissions of its caller and the kind of plan that the service
  * would choose for its values. Requests that differ in values alone have one shape, and one plan for each kind (docs/decisions/plans-per-value.md).
  */
+
 import { createHash } from 'node:crypto';
 import { ServiceError } from '../../base/errors.js';
 import { parseJson } from '../../base/exact-json.js';
@@ -11,6 +12,7 @@ import type { Operations } from '../../compiler/graphql/operations.js';
 import { parseRead, parseRpc, parseSearch } from '../../compiler/request/rest.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
 import type { ReadQuery } from '../../compiler/statements/read.js';
+import { isVolatile } from '../../compiler/statements/read.js';
 import { cachedIdentity } from '../../server/access/account.js';
 import { CLI_IDENTITY, type Identity } from '../../server/access/identity.js';
 import { lookUpAccount } from '../../server/accounts/accounts.js';
@@ -121,7 +123,7 @@ export class RequestPlanner {
     const caller = await this.#callerOf(request.caller);
     const query = await this.#parse(request, caller);
     const compiled = this.twin.core.reads.compile(query, caller);
-    if (compiled.volatile) throw new NotPlanned('it calls a function that may write');
+    if (isVolatile(compiled)) throw new NotPlanned('it calls a function that may write');
     const role = this.#roleOf(request.caller, caller);
     const id = createHash('sha256').update(`${role} ${query.shape}`).digest('hex').slice(0, 12);
     return { id, request, role, query, caller, compiled };

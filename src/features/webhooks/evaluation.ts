@@ -11,7 +11,9 @@ import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import { joinKey } from '../../compiler/sql/key-text.js';
 import { arrayLiteral } from '../../compiler/sql/literal.js';
 import { bind } from '../../compiler/sql/parameter.js';
+import { batchText } from '../../compiler/statements/read.js';
 import { CLI_IDENTITY } from '../../server/access/identity.js';
+import { factOf } from '../../server/execute/reads/compiled-read.js';
 import type { Reads } from '../../server/execute/reads/reads.js';
 import type { Session } from '../../server/postgres/pools/sessions.js';
 import { type Omission, payloadOf, payloadWithoutItem } from './payload.js';
@@ -158,7 +160,7 @@ export class Evaluation {
       bind(parameters, withImage(query, elementAt(changes, position).reference ?? '').values, CLI_IDENTITY),
     );
     const { maxPayload } = this.limits;
-    const batch = compiled.batchText();
+    const batch = batchTextOf(compiled);
     // Such a database is asked for one row after the other.
     const isBatch = batch !== '';
     const sets = isBatch
@@ -182,6 +184,8 @@ export class Evaluation {
     return shown.slice(0, end);
   }
 }
+
+const batchTextOf = factOf(batchText);
 
 interface ShownRow {
   readonly number: string;

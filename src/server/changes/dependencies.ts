@@ -1,5 +1,5 @@
 /** Finds the tables, and for some plans the rows, whose changes may change the answer of a read. */
-import type { ProbedKind, RowProbe } from '../../compiler/plan/row-probe.js';
+import { type ProbedKind, type RowProbe, rowProbe } from '../../compiler/plan/row-probe.js';
 import { splitKey } from '../../compiler/sql/key-text.js';
 import { type Caller, resolveVariable, type Values } from '../../compiler/sql/parameter.js';
 import { namesInStatement } from '../../compiler/sql/verify.js';
@@ -28,7 +28,7 @@ const INSERTS_ONLY = 'it has no key, so its updates and deletions are not in the
 
 /** The tables below the ones that the statement names. */
 export function dependenciesOf(
-  { statement, rowProbe, calls }: CompiledRead,
+  { statement, plan, calls }: CompiledRead,
   sources: ReadonlyMap<string, readonly Source[]>,
 ): Dependencies {
   const found: string[] = [];
@@ -45,7 +45,7 @@ export function dependenciesOf(
       if (tableKey(source) !== served) incomplete = `"${served}": ${INHERITED}`;
     }
   }
-  const probe = rowProbe();
+  const probe = rowProbe(plan);
   const probed = probe && tableKey({ schema: probe.schema, name: probe.table });
   // If the table occurs again, in a nested list or a rule, other rows of it matter too.
   const isExact = probed !== null && found.filter((table) => table === probed).length === 1;

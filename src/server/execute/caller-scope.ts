@@ -1,10 +1,11 @@
 /** Which statements carry the settings of their caller (DATABASE_CALLER), by the tables and functions that they use. */
 
-import type { Collection, Model } from '../../compiler/model/model.js';
+import type { Collection } from '../../compiler/model/model.js';
 import { collectionsIn } from '../../compiler/statements/used-tables.js';
 import type { CallerSettings, DatabaseCaller } from '../access/database-caller.js';
 import type { Identity } from '../access/identity.js';
 import type { Session } from '../postgres/pools/sessions.js';
+import { factOf } from './reads/compiled-read.js';
 import type { RequestOrigin } from './stages.js';
 import { seenBy, type WrittenBy } from './writer.js';
 
@@ -15,12 +16,12 @@ import { seenBy, type WrittenBy } from './writer.js';
 export type CallerScope = 'system' | 'plain' | 'secured';
 
 /** The scope of a read. A function that it calls may read anything. */
-export function readScope(text: string, isCalling: boolean, model: Model): CallerScope {
-  if (isCalling) return 'secured';
-  const used = collectionsIn(text, model);
+export const readScope = factOf<CallerScope>(({ statement, calls, model }) => {
+  if (calls.length > 0) return 'secured';
+  const used = collectionsIn(statement.text, model);
   if (used.every((collection) => collection?.system)) return 'system';
   return used.every((collection) => collection && isPlain(collection)) ? 'plain' : 'secured';
-}
+});
 
 /** The scope of a write. Triggers and defaults of tables that are not the service's may read the settings. */
 export function writeScope(collections: Iterable<Collection>): CallerScope {

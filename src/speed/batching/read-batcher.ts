@@ -300,7 +300,7 @@ function groupQuery(
   const isOne = hasOneResult(reads);
   const [parameters, settings] = [reads[0]?.parameters ?? [], reads[0]?.settings ?? null];
   return {
-    text: textFor(isOne ? queue.shape.statement.text : queue.shape.batchText(), settings),
+    text: textFor(isOne ? queue.shape.statement.text : queue.batchText, settings),
     parameters: isOne
       ? parameters
       : parameters.map((_, position) => arrayLiteral(reads.map((read) => read.parameters[position] ?? null))),

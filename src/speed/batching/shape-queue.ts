@@ -1,5 +1,6 @@
 /** The reads of one shape that wait or are in flight: how many of them one statement carries, and on which connections. */
 import { performance } from 'node:perf_hooks';
+import { batchText } from '../../compiler/statements/read.js';
 import { type CallerSettings, haveEqualSettings } from '../../server/access/database-caller.js';
 import type { ShapeRecord, ShapeStats } from '../../server/batching/shape-stats.js';
 import { type BoundRead, planKindOf, type ReadListener, type Shape } from '../../server/execute/reads/read-executor.js';
@@ -78,7 +79,7 @@ export class ShapeQueue implements ReadProfile {
   #readsInFlight = 0;
   /** When a statement was last sent. */
   #sentAt = 0;
-  #batchable: boolean | null = null;
+  #batchText: string | null = null;
   /** Whether waiting reads have callers with different settings, as far as the last statements showed. */
   isApart = false;
   #record: ShapeRecord;
@@ -138,14 +139,19 @@ export class ShapeQueue implements ReadProfile {
     return costClass === 'cheap' && !this.#isSentAlone ? Math.min(batchSize, this.#share) : batchSize;
   }
 
-  /** A statement that is just small enough for one read may be too large or too deep for several. */
   get isBatchable(): boolean {
+    return this.batchText !== '';
+  }
+
+  /** The statement for many sets of values, or empty if there is none: one that is just small enough for one read may be too large or too deep. */
+  get batchText(): string {
     try {
-      this.#batchable ??= this.shape.batchText() !== '';
+      const { plan, model } = this.shape;
+      this.#batchText ??= plan && model ? batchText({ plan, model }) : '';
     } catch {
-      this.#batchable = false;
+      this.#batchText = '';
     }
-    return this.#batchable;
+    return this.#batchText;
   }
 
   /** Reads per statement that keep all of its connections busy. */

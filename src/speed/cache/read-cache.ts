@@ -16,6 +16,7 @@ import type { MemorableRead, ReadListener, ResultMemory } from '../../server/exe
 import { isReached, type LogPosition, NO_POSITION } from '../../server/postgres/pools/sessions.js';
 import type { LoggedTable } from '../../server/postgres/wire/pgoutput.js';
 import { CacheSpace, groupOf, type Kept } from './cache-space.js';
+import { uncacheable } from './cacheable.js';
 import { type CallerWrites, hashOf } from './caller-writes.js';
 import { PendingCommits } from './pending-commits.js';
 import { SeenReads } from './seen-reads.js';
@@ -433,7 +434,7 @@ export class ReadCache implements ResultMemory, ChangeListener {
   }
 
   #newShape(compiled: CompiledRead, sources: Sources): CachedShape | { readonly reason: string } {
-    const reason = compiled.uncacheable();
+    const reason = uncacheable(compiled);
     if (reason !== null) return { reason };
     const dependencies = dependenciesOf(compiled, sources);
     const unseen = dependencies.unseen ?? dependencies.incomplete;

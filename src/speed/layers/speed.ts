@@ -7,7 +7,7 @@ import { isMainThread } from 'node:worker_threads';
 import type { Metric } from '../../server/api/server/metric.js';
 import type { Config } from '../../server/config/config.js';
 import type { BilledCaller } from '../../server/execute/caller-budget.js';
-import type { Consistency, ReadNeed } from '../../server/execute/consistency.js';
+import type { Consistency } from '../../server/execute/consistency.js';
 import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
 import type {
   BoundRead,
@@ -27,8 +27,8 @@ import { WriteBatcher } from '../batching/write-batcher.js';
 import { Freshness } from '../cache/freshness.js';
 import { KeptReplies } from '../cache/kept-replies.js';
 import { ReadCache } from '../cache/read-cache.js';
-import { PlanChoices, type UnevenShape } from '../plan-choices/plan-choices.js';
-import { mayLieInReplica, ReplicaReads } from '../replicas/replica-reads.js';
+import { PlanChoices } from '../plan-choices/plan-choices.js';
+import { mayLieInReplica, ReplicaReads, type Streamed } from '../replicas/replica-reads.js';
 import { cacheMetrics, checkCache, replicaMetrics } from './metrics.js';
 import { SessionConsistency } from './session-consistency.js';
 import type { SpeedState } from './speed-state.js';
@@ -76,11 +76,11 @@ export class FastExecutors implements Executors, ReadEngine {
   }
 
   shapeOf(compiled: CompiledRead, values: BoundTexts, billed: BilledCaller | null): Shape {
-    return isUneven(compiled) ? this.#plans.shapeFor(compiled, values, billed) : compiled;
+    return this.#plans.shapeFor(compiled, values, billed);
   }
 
   async settledShapeOf(compiled: CompiledRead, values: BoundTexts, billed: BilledCaller): Promise<Shape> {
-    return isUneven(compiled) ? this.#plans.chosenFor(compiled, values, billed) : compiled;
+    return this.#plans.chosenFor(compiled, values, billed);
   }
 
   chooseAgain(): void {
@@ -88,13 +88,13 @@ export class FastExecutors implements Executors, ReadEngine {
   }
 
   stream<Result>(
-    need: ReadNeed | null,
+    read: Streamed,
     run: (database: Database) => Promise<Result>,
     mayRepeat: () => boolean,
   ): Promise<Result> {
     const toPrimary = (): Promise<Result> => run(this.sources.database);
     if (this.#replicaReads === null) return toPrimary();
-    return this.#replicaReads.stream(need, (replica) =>
+    return this.#replicaReads.stream(read, (replica) =>
       replica === null
         ? toPrimary()
         : run(replica.database).catch((error: unknown) => {
@@ -139,8 +139,4 @@ export class FastExecutors implements Executors, ReadEngine {
   replies(generation: () => number, recorder: RequestRecorder): KeptReplies {
     return new KeptReplies(generation, recorder);
   }
-}
-
-function isUneven(compiled: CompiledRead): compiled is CompiledRead & UnevenShape {
-  return compiled.uneven !== null;
 }

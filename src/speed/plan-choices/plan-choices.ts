@@ -5,31 +5,26 @@
  * generic plan and from the statistics of its columns, and again when statistics change. See docs/decisions/plans-per-value.md.
  */
 import { oneStep } from '../../base/time-slices.js';
+import { compileRead } from '../../compiler/compile/read.js';
 import type { TableStatistics } from '../../compiler/model/column-statistics.js';
 import type { Condition } from '../../compiler/plan/plan.js';
 import {
   type BoundValues,
   estimatedColumn,
+  fencedRead,
   selectivity,
   type UnevenPage,
   type UnevenRead,
 } from '../../compiler/plan/uneven.js';
 import type { Statement } from '../../compiler/sql/fragment.js';
 import type { Parameter, Slot } from '../../compiler/sql/parameter.js';
+import { qualified } from '../../compiler/statements/used-tables.js';
 import type { BilledCaller, CallerBudgets } from '../../server/execute/caller-budget.js';
+import { type CompiledRead, unevenOf } from '../../server/execute/reads/compiled-read.js';
 import type { Shape } from '../../server/execute/reads/read-executor.js';
 import { Statistics } from '../../server/postgres/catalog/catalog.js';
 import { explainGeneric, findsByIndex, type PlanNode, stretchOf } from '../../server/postgres/generic-plan.js';
 import type { Database } from '../../server/postgres/pools/database.js';
-
-/** A shape whose values may be uneven. */
-export interface UnevenShape extends Shape {
-  readonly statement: Statement;
-  readonly result: string;
-  readonly uneven: UnevenRead;
-  /** The same read in a form that selects the rows before it sorts them, or null if the read has no such form. */
-  readonly fenced: () => (Shape & { readonly statement: Statement }) | null;
-}
 
 type BoundTexts = readonly (string | null)[];
 
@@ -44,10 +39,10 @@ const RETRY_MS = 1_000;
 
 export class PlanChoices {
   readonly statistics: Statistics;
-  readonly #choices = new WeakMap<UnevenShape, Choice>();
+  readonly #choices = new WeakMap<CompiledRead, Choice>();
   /** Statements of shapes without a choice yet. They are not prepared, so PostgreSQL plans them for their values. */
-  readonly #unprepared = new WeakMap<UnevenShape, Shape>();
-  readonly #pending = new WeakSet<UnevenShape>();
+  readonly #unprepared = new WeakMap<CompiledRead, Shape>();
+  readonly #pending = new WeakSet<CompiledRead>();
   /** Shapes are explained one after the other: it is not urgent. */
   #last: Promise<void> = Promise.resolve();
 
@@ -63,25 +58,29 @@ export class PlanChoices {
    * The shape to send a read with. Until the choice is made, the read is planned for its values. The choice is made at the cost of
    * `billed`; with null it is not made.
    */
-  shapeFor(shape: UnevenShape, values: BoundTexts, billed: BilledCaller | null): Shape {
+  shapeFor(shape: CompiledRead, values: BoundTexts, billed: BilledCaller | null): Shape {
+    const uneven = unevenOf(shape);
+    if (uneven === null) return shape;
     const choice = this.#choices.get(shape);
-    if (choice?.version !== this.statistics.version && billed && !this.#pending.has(shape)) this.#decide(shape, billed);
+    if (choice?.version !== this.statistics.version && billed && !this.#pending.has(shape))
+      this.#decide(shape, uneven, billed);
     return choice ? choice.shapeFor(values) : this.#undecided(shape);
   }
 
   /** As `shapeFor`, when the choice is made. */
-  async chosenFor(shape: UnevenShape, values: BoundTexts, billed: BilledCaller): Promise<Shape> {
+  async chosenFor(shape: CompiledRead, values: BoundTexts, billed: BilledCaller): Promise<Shape> {
+    if (unevenOf(shape) === null) return shape;
     this.shapeFor(shape, values, billed);
     await this.#last;
     return this.shapeFor(shape, values, null);
   }
 
-  #decide(shape: UnevenShape, billed: BilledCaller): void {
+  #decide(shape: CompiledRead, uneven: UnevenRead, billed: BilledCaller): void {
     this.#pending.add(shape);
     this.#last = this.#last.then(async () => {
       try {
         const { version } = this.statistics;
-        this.#choices.set(shape, { shapeFor: await this.#choose(shape, billed), version });
+        this.#choices.set(shape, { shapeFor: await this.#choose(shape, uneven, billed), version });
         this.#pending.delete(shape);
       } catch {
         // Requests report the failure themselves. Without a choice each of them is planned for its values.
@@ -90,8 +89,8 @@ export class PlanChoices {
     });
   }
 
-  async #choose(shape: UnevenShape, billed: BilledCaller): Promise<Choice['shapeFor']> {
-    const { uneven, statement } = shape;
+  async #choose(shape: CompiledRead, uneven: UnevenRead, billed: BilledCaller): Promise<Choice['shapeFor']> {
+    const { statement } = shape;
     await this.statistics.load(uneven.collections);
     if (uneven.collections.every((collection) => this.statistics.of(collection)?.isSmall)) return () => shape;
     const plan = await explainGeneric(this.database, statement);
@@ -99,7 +98,7 @@ export class PlanChoices {
     const risk = riskOf(plan, uneven.page, statistics);
     if (risk === null) return () => shape;
     // Each strategy is a shape with its own queue, so a batch never mixes them.
-    const perRead: Shape = { statement, result: shape.result, batchText: unbatched, isPlannedPerRead: true };
+    const perRead: Shape = { statement, result: shape.result, isPlannedPerRead: true };
     if (risk === 'heavy' || !uneven.page || !statistics || statistics.rows < 0) return () => perRead;
     const estimate = rowEstimate(uneven.page, statistics, statement.parameters);
     if (risk === 'hub')
@@ -107,7 +106,7 @@ export class PlanChoices {
         const { rows, isExact } = estimate(values);
         return isExact && rows < HUB_ROWS ? shape : perRead;
       };
-    const fenced = (await this.#fenced(shape, billed)) ?? perRead;
+    const fenced = (await this.#fenced(shape, uneven.page, billed)) ?? perRead;
     return (values) => {
       const { rows, isExact, even } = estimate(values);
       if (rows < even) return fenced;
@@ -115,26 +114,38 @@ export class PlanChoices {
     };
   }
 
-  async #fenced(shape: UnevenShape, billed: BilledCaller): Promise<Shape | null> {
+  async #fenced(shape: CompiledRead, page: UnevenPage, billed: BilledCaller): Promise<Shape | null> {
     const { length } = shape.statement.text;
-    const fenced = await this.budgets.inTurn(billed, length, () => oneStep(() => shape.fenced()));
+    const fenced = await this.budgets.inTurn(billed, length, () => oneStep(() => compileFenced(shape, page)));
     if (!fenced) return null;
     const isServedByIndex = findsByIndex(await explainGeneric(this.database, fenced.statement));
-    return isServedByIndex ? fenced : { ...fenced, batchText: unbatched, isPlannedPerRead: true };
+    if (isServedByIndex) return fenced;
+    const { statement, result } = fenced;
+    return { statement, result, isFenced: true, isPlannedPerRead: true };
   }
 
-  #undecided(shape: UnevenShape): Shape {
+  #undecided(shape: CompiledRead): Shape {
     const existing = this.#unprepared.get(shape);
     if (existing) return existing;
     const { statement, result } = shape;
-    const unprepared: Shape = { statement, result, batchText: unbatched, isUnprepared: true };
+    const unprepared: Shape = { statement, result, isUnprepared: true };
     this.#unprepared.set(shape, unprepared);
     return unprepared;
   }
 }
 
-function unbatched(): string {
-  return '';
+/** The read in a form that selects the rows before it sorts them, with the same parameters; null if it has no such form. */
+function compileFenced({ plan, statement, result, model }: CompiledRead, { level }: UnevenPage): FencedRead | null {
+  if (level.locked) return null;
+  const fenced = fencedRead(plan, level);
+  const compiled = qualified(compileRead(fenced), 'read', model);
+  if (JSON.stringify(compiled.parameters) !== JSON.stringify(statement.parameters)) return null;
+  return { statement: compiled, result, isFenced: true, plan: fenced, model };
+}
+
+interface FencedRead extends Shape {
+  readonly statement: Statement;
+  readonly result: string;
 }
 
 /** Limits in the planner's cost units, of which PostgreSQL works off 100 to 280 per millisecond. */

@@ -5,7 +5,9 @@
 
 import { ServiceError } from '../../base/errors.js';
 import { asError } from '../../base/narrow.js';
+import { isVolatile, plansOf } from '../../compiler/statements/read.js';
 import type { ReadNeed } from '../../server/execute/consistency.js';
+import { type CompiledRead, factOf } from '../../server/execute/reads/compiled-read.js';
 import type { BoundRead, ReadExecutor, ReadListener } from '../../server/execute/reads/read-executor.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import type { ReadBatcher } from '../batching/read-batcher.js';
@@ -17,6 +19,20 @@ interface ServerCounts {
   readonly reads: number;
   readonly statements: number;
 }
+
+/** A read of several batches. */
+export interface Streamed {
+  readonly compiled: CompiledRead;
+  readonly need?: ReadNeed | null;
+}
+
+/** Whether only the primary may serve the read: a function may write, or it shows tables of the service, which follow no caller. */
+const isPrimaryOnly = factOf<boolean>(
+  (compiled) => isVolatile(compiled) || plansOf(compiled.plan).some(({ level }) => level.collection.system),
+);
+
+/** Whether it is a page of a list that is read with cursors: all pages are read from one server. */
+const isPaged = factOf<boolean>(({ plan }) => plansOf(plan).some(({ cursor }) => cursor));
 
 export class ReplicaReads implements ReadExecutor {
   /** Reads that the primary was sent. */
@@ -43,8 +59,11 @@ export class ReplicaReads implements ReadExecutor {
   }
 
   execute(read: BoundRead, listener: ReadListener): void {
-    const { need, isPaged } = read;
-    const chosen = need && this.replicas.choose(need.position, need.timeline, isPaged ? need.callerHash : null);
+    const { need, compiled } = read;
+    const chosen =
+      need && !isPrimaryOnly(compiled)
+        ? this.replicas.choose(need.position, need.timeline, isPaged(compiled) ? need.callerHash : null)
+        : null;
     if (!(chosen instanceof Promise)) this.#sendTo(chosen, read, listener);
     else
       chosen
@@ -69,8 +88,12 @@ export class ReplicaReads implements ReadExecutor {
   }
 
   /** For a read of several batches, which stays on one server. */
-  async stream<Result>(need: ReadNeed | null, run: (replica: Replica | null) => Promise<Result>): Promise<Result> {
-    const replica = need && (await this.replicas.choose(need.position, need.timeline, null));
+  async stream<Result>(
+    { need = null, compiled }: Streamed,
+    run: (replica: Replica | null) => Promise<Result>,
+  ): Promise<Result> {
+    const replica =
+      need && !isPrimaryOnly(compiled) ? await this.replicas.choose(need.position, need.timeline, null) : null;
     if (!replica) {
       this.#primaryReads++;
       return run(null);

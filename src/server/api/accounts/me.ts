@@ -209,8 +209,9 @@ export async function isOpen(
 ): Promise<boolean> {
   const parsed = parseCountOfKeys(collection.name, [key], limits);
   try {
-    const compiled = reads.compile(parsed, caller, { selectedFor: `any ${action}` });
-    return countOf(await reads.run({ query: parsed, compiled, caller }, exchange)) === 1;
+    const selectedFor = `any ${action}` as const;
+    const compiled = reads.compile(parsed, caller, { selectedFor });
+    return countOf(await reads.run({ query: parsed, compiled, caller, selectedFor }, exchange)) === 1;
   } catch (error) {
     // A key that cannot exist.
     if (error instanceof ServiceError && error.code === 'FORBIDDEN') return false;

@@ -6,10 +6,11 @@ import { forbidden, invalidQuery } from '../../../base/errors.js';
 import { Digits, isObject, parseJson, writeJson } from '../../../base/exact-json.js';
 import { writeYaml } from '../../../base/yaml.js';
 import type { ExportFormat, Parsed } from '../../../compiler/request/ast.js';
-import type { CompiledRead } from '../../execute/reads/compiled-read.js';
+import { type CompiledRead, hasOpening } from '../../execute/reads/compiled-read.js';
 import type { PreparedRead, Reads } from '../../execute/reads/reads.js';
 import type { RequestClient } from '../../execute/stages.js';
 import { contentDisposition, JSON_TYPE, type Produce, type Reply } from '../../http/reply.js';
+import { exportedFields } from './export-columns.js';
 
 /** A list that may be large, in the envelope of every other list. */
 export function streamItems(prepared: PreparedRead<Parsed>, reads: Reads, client: RequestClient): Reply {
@@ -20,8 +21,8 @@ export function streamItems(prepared: PreparedRead<Parsed>, reads: Reads, client
     let opened = false;
     const take = async (cells: readonly Buffer[]): Promise<boolean> => {
       if (!opened) client.staged('execute');
-      const rows = compiled.opening && !opened ? cells.slice(1) : cells;
-      const opening = opened ? undefined : compiled.opening ? cells[0] : start;
+      const rows = hasOpening(compiled) && !opened ? cells.slice(1) : cells;
+      const opening = opened ? undefined : hasOpening(compiled) ? cells[0] : start;
       opened = true;
       const piece = joinCells(rows, items === 0, opening);
       items += rows.length;
@@ -52,14 +53,15 @@ export function exportItems(
   const format: Format = name === 'geojson' ? featureFormat(prepared) : FORMATS[name];
   const produce: Produce = async (sink) => {
     let items = 0;
-    const take = async (cells: readonly Buffer[], { columns }: CompiledRead): Promise<boolean> => {
+    const take = async (cells: readonly Buffer[], compiled: CompiledRead): Promise<boolean> => {
+      const { columns } = exportedFields(compiled);
       if (items === 0) client.staged('execute');
       const piece = writeItems(format, cells, items === 0, columns);
       const whole = items === 0 ? Buffer.concat([Buffer.from(format.open(columns)), piece]) : piece;
       items += cells.length;
       return sink.write(whole);
     };
-    const { columns } = await reads.stream(prepared, take, sink, format.separator);
+    const { columns } = exportedFields(await reads.stream(prepared, take, sink, format.separator));
     if (items === 0 && request.target.kind === 'item') throw forbidden();
     const opening = Buffer.from(format.open(columns));
     const closing = Buffer.from(format.close);
@@ -73,8 +75,9 @@ export function exportItems(
 }
 
 /** The only geometry of the items, or the one that was named. */
-function featureFormat({ query, compiled: { geometryFields, keyField } }: PreparedRead<Parsed>): Format {
+function featureFormat({ query, compiled }: PreparedRead<Parsed>): Format {
   const { geometry } = query;
+  const { geometryFields, keyField } = exportedFields(compiled);
   if (geometry !== undefined && !geometryFields.includes(geometry))
     throw invalidQuery(`"geometry": "${geometry}" is not a geometry field of the selected fields`);
   if (geometry === undefined && geometryFields.length !== 1)

@@ -2,6 +2,7 @@
  * /items: the items of every collection, and how they are read: whole, streamed, exported, explained or live. /rpc: functions of the
  * database. A call that returns rows of a collection is read as the collection is.
  */
+
 import { build } from 'fast-json-stringify';
 import {
   forbidden,
@@ -16,9 +17,11 @@ import type { Parsed } from '../../../compiler/request/ast.js';
 import { UrlCache } from '../../../compiler/request/parse-cache.js';
 import { limitsOf, type ParseLimits } from '../../../compiler/request/parse-context.js';
 import { parseRead, parseRpc, parseRpcSearch, parseSearch, tagged } from '../../../compiler/request/rest.js';
+import { isVolatile } from '../../../compiler/statements/read.js';
 import type { Identity } from '../../access/identity.js';
 import { mayExplain } from '../../access/view-as.js';
 import { type MaybePromise, type ReadStages, read } from '../../execute/pipeline.js';
+import { isStream } from '../../execute/reads/compiled-read.js';
 import { RepliedRead } from '../../execute/reads/read-listeners.js';
 import type { PreparedRead, Reads } from '../../execute/reads/reads.js';
 import { isNotModified, tagOf, withoutEnvelope, withoutRow } from '../../http/etag.js';
@@ -121,7 +124,7 @@ export class ItemsRead extends RepliedRead implements ReadStages<Parsed, Reply |
     const explain = explainPreference(this.client.headers.prefer);
     if (explain) return explainItems(prepared, reads, explain);
     if (prepared.query.format) return exportItems(prepared, prepared.query.format, reads, this.client).reply;
-    if (prepared.compiled.stream) return streamItems(prepared, reads, this.client);
+    if (isStream(prepared.compiled)) return streamItems(prepared, reads, this.client);
     this.#isBare = prepared.query.bare === true;
     this.identity = prepared.caller;
     reads.answer(prepared, this);
@@ -273,7 +276,7 @@ class FunctionRead extends ItemsRead {
 
   override execute(prepared: PreparedRead<Parsed>): MaybePromise<Reply | typeof DEFERRED> {
     const { compiled, query, caller } = prepared;
-    if (!compiled.volatile) {
+    if (!isVolatile(compiled)) {
       checkArguments(compiled.calls, query.values);
       return super.execute(prepared);
     }

@@ -7,7 +7,6 @@ import type { ShapeRecord, ShapeStats } from '../../batching/shape-stats.js';
 import type { Database, ReadQueue } from '../../postgres/pools/database.js';
 import type { Connection } from '../../postgres/wire/connection.js';
 import { settingQuery, type WireQuery } from '../../postgres/wire/wire-query.js';
-import type { ReadNeed } from '../consistency.js';
 import type { CompiledRead } from './compiled-read.js';
 import { type BoundRead, planKindOf, type ReadEngine, type ReadListener, type Shape } from './read-executor.js';
 
@@ -101,7 +100,7 @@ export class PlainReads implements ReadEngine, ReadQueue {
     return compiled;
   }
 
-  stream<Result>(_: ReadNeed | null, run: (database: Database) => Promise<Result>): Promise<Result> {
+  stream<Result>(_: unknown, run: (database: Database) => Promise<Result>): Promise<Result> {
     return run(this.database);
   }
 

@@ -2,6 +2,8 @@
  * How a read gets its result: what a read is when its values are bound, who waits for it, and the executor that sends it. The server knows
  * this interface; `speed` has executors that batch reads, choose plans and servers, and answer from memory.
  */
+import type { Model } from '../../../compiler/model/model.js';
+import type { OperationPlan, ReadPlan } from '../../../compiler/plan/plan.js';
 import type { Values } from '../../../compiler/sql/parameter.js';
 import type { CallerSettings } from '../../access/database-caller.js';
 import type { Identity } from '../../access/identity.js';
@@ -18,8 +20,9 @@ export interface Shape {
   readonly statement: { readonly text: string; readonly parameters: readonly unknown[] };
   /** The kind of its answer: `operation` has several lists. */
   readonly result?: string;
-  /** The statement for many sets of values, compiled when it is first needed; empty if there is none. */
-  readonly batchText: () => string;
+  /** The plan and the model that it was compiled from. Without them, it is not compiled for many sets of values. */
+  readonly plan?: ReadPlan | OperationPlan;
+  readonly model?: Model;
   /** Whether connections do not keep the statement: it is parsed and planned each time. */
   readonly isUnprepared?: boolean;
   /** Whether each read is planned for its values, though connections keep the statement. */
@@ -30,16 +33,16 @@ export interface Shape {
 
 /** A read with its values. */
 export interface BoundRead {
+  readonly compiled: CompiledRead;
+  /** The form in which it is sent. */
   readonly shape: Shape;
   readonly parameters: (string | null)[];
   /** Whether the connection keeps the statement for the next time. */
   readonly prepare: boolean;
   /** The settings of the caller that its transaction begins with, or null. */
   readonly settings: CallerSettings | null;
-  /** The position that a replica needs to serve it, or null if only the primary may. */
+  /** The position that a replica needs to serve it, or null if the primary has to. */
   readonly need: ReadNeed | null;
-  /** Whether it is a page of a list: all pages are read from one server. */
-  readonly isPaged: boolean;
 }
 
 /** Waits for an answer. */
@@ -74,7 +77,7 @@ export interface ReadEngine extends ReadExecutor {
   settledShapeOf(compiled: CompiledRead, values: BoundTexts, billed: BilledCaller): Promise<Shape>;
   /** Runs a read of several batches, which stays on one server. `run` is repeated on the primary if a replica fails and `mayRepeat`. */
   stream<Result>(
-    need: ReadNeed | null,
+    read: Pick<BoundRead, 'compiled'> & { readonly need?: ReadNeed | null },
     run: (database: Database) => Promise<Result>,
     mayRepeat: () => boolean,
   ): Promise<Result>;

@@ -31,7 +31,7 @@ import type { Session } from '../../postgres/pools/sessions.js';
 import type { ResponseMemory } from '../../postgres/wire/response-memory.js';
 import type { BoundStatement } from '../../postgres/wire/wire-query.js';
 import { type BilledCaller, billWriter, type CallerBudgets } from '../caller-budget.js';
-import { settingsFor } from '../caller-scope.js';
+import { readScope, settingsFor } from '../caller-scope.js';
 import { type Consistency, type ConsistencyLevel, consistencyOf, type ReadNeed, readPosition } from '../consistency.js';
 import { refusedRead } from '../distributed.js';
 import type { ReadHooks } from '../hooks/read-hooks.js';
@@ -39,7 +39,7 @@ import { retry } from '../retry.js';
 import { NO_CLIENT, type RequestClient, type RequestOrigin } from '../stages.js';
 import { StatementCache, type StatementCacheLimits } from '../statement-cache.js';
 import type { Writer } from '../writer.js';
-import { type CompiledRead, compileShape } from './compiled-read.js';
+import { type CompiledRead, compileShape, hasOpening, isStream, unevenOf } from './compiled-read.js';
 import { DatabaseRefusals } from './database-refusals.js';
 import { planKindOf, type ReadEngine, type ReadListener, type ResultMemory, type Shape } from './read-executor.js';
 import { PromiseListener, RecoveringListener } from './read-listeners.js';
@@ -58,6 +58,8 @@ export interface PreparedRead<Query extends ReadQuery = ReadQuery> {
   readonly origin?: RequestOrigin;
   /** The request may be answered from memory: the client, whose address distinguishes callers without an account. */
   readonly fromMemory?: { readonly address: string } | null;
+  /** The write that the items are selected for. */
+  readonly selectedFor?: SelectionPurpose | null;
 }
 
 type MaybePrepared<Query extends ReadQuery> = PreparedRead<Query> | Promise<PreparedRead<Query>>;
@@ -325,19 +327,19 @@ export class Reads {
 
   #send(read: PreparedRead, listener: ReadListener): void {
     const { query, compiled, caller } = read;
-    const [settings, need] = [this.settingsOf(read), needOf(read)];
+    const { need = null } = read;
+    const settings = this.settingsOf(read);
     const bound = bind(compiled.statement.parameters, query.values, caller);
     const isReused = this.#statements.isReused(compiled);
     const billed = isReused ? { caller, from: NO_ADDRESS } : null;
-    const shape = compiled.uneven === null ? compiled : this.engine.shapeOf(compiled, bound, billed);
-    const sent = { shape, parameters: bound, prepare: isReused, settings, need, isPaged: compiled.paged };
-    this.engine.execute(sent, listener);
+    const shape = this.engine.shapeOf(compiled, bound, billed);
+    this.engine.execute({ compiled, shape, parameters: bound, prepare: isReused, settings, need }, listener);
   }
 
   /** The settings that the transaction of the read begins with, or null if it needs none. */
   settingsOf({ compiled, caller, inDatabase = caller, origin = NO_CLIENT }: PreparedRead): CallerSettings | null {
     const { callers } = this.services;
-    return callers === null ? null : settingsFor(callers, compiled.callerScope, inDatabase, origin);
+    return callers === null ? null : settingsFor(callers, () => readScope(compiled), inDatabase, origin);
   }
 
   /** After a failure that may lie in a schema which changed. */
@@ -357,7 +359,7 @@ export class Reads {
   bind({ query, compiled, caller }: PreparedRead, statement = compiled.statement): BoundStatement {
     const parameters = bind(statement.parameters, query.values, caller);
     // One plan for all values may be wrong for these: without a choice between plans it is made for each.
-    const prepare = this.#statements.isReused(compiled) && compiled.uneven === null;
+    const prepare = this.#statements.isReused(compiled) && unevenOf(compiled) === null;
     return { text: statement.text, parameters, prepare };
   }
 
@@ -382,7 +384,7 @@ export class Reads {
 
   async #inSession<Result>(session: Session, read: PreparedRead, run: () => Promise<Result>): Promise<Result> {
     if (this.services.callers === null) return run();
-    if (read.compiled.callerScope() === 'system') return session.asService(run);
+    if (readScope(read.compiled) === 'system') return session.asService(run);
     const settings = this.settingsOf(read);
     return settings === null ? run() : session.asCaller(settings, run);
   }
@@ -409,7 +411,7 @@ export class Reads {
             .of(bound.text, bound.prepare ? 'generic' : 'custom', bound.parameters.length)
             .addSingle(ms, rows, failed),
         batchTimeout: this.limits.batchTimeout,
-        joined: separator === null ? null : { separator, apart: compiled.opening ? 1 : 0 },
+        joined: separator === null ? null : { separator, apart: hasOpening(compiled) ? 1 : 0 },
         take: (cells) => {
           isSent = true;
           return onBatch(cells, compiled);
@@ -421,7 +423,7 @@ export class Reads {
     };
     const mayRepeat = (): boolean => !isSent;
     const send = (current: PreparedRead): Promise<CompiledRead> =>
-      this.engine.stream(needOf(current), (database) => sendTo(database, current), mayRepeat);
+      this.engine.stream(current, (database) => sendTo(database, current), mayRepeat);
     // An answer that has begun cannot be repeated.
     return this.#retry(read, send, mayRepeat);
   }
@@ -429,7 +431,7 @@ export class Reads {
   /** The shape that a read is sent with once its shape is known well, and its values. */
   async chosenShape({ query, compiled, caller }: PreparedRead): Promise<ChosenShape> {
     const values = bind(compiled.statement.parameters, query.values, caller);
-    if (compiled.stream) return { shape: { ...compiled, isUnprepared: true }, values };
+    if (isStream(compiled)) return { shape: { ...compiled, isUnprepared: true }, values };
     return { shape: await this.engine.settledShapeOf(compiled, values, { caller, from: NO_ADDRESS }), values };
   }
 
@@ -469,7 +471,7 @@ export class Reads {
           current = {
             ...read,
             need: null,
-            compiled: this.compile(query, caller, { selectedFor: read.compiled.selectedFor }),
+            compiled: this.compile(query, caller, { selectedFor: read.selectedFor ?? null }),
           };
         const { cost } = this.limits;
         if (cost !== null && !this.#affordable.has(current.compiled))
@@ -489,7 +491,7 @@ export class Reads {
             );
           return this.refusals.to(caller, mapped);
         },
-        version: () => current.compiled.version,
+        version: () => current.compiled.model.version,
         mayRepeat,
         afterTermination: true,
         recovers: (error) => this.services.database.recovers(error),
@@ -502,7 +504,7 @@ export class Reads {
     const { compiled, query, caller } = read;
     const settings = this.settingsOf(read);
     // The policies of row-level security are part of the plan, and may be others for another caller.
-    const isOneForAll = compiled.uneven === null && settings === null;
+    const isOneForAll = unevenOf(compiled) === null && settings === null;
     const cached = this.#affordableValues.get(compiled) ?? new LRUCache<string, true>({ max: MAX_AFFORDABLE_VALUES });
     const bound = bind(compiled.statement.parameters, query.values, caller);
     const values = JSON.stringify([settings?.digest, ...bound]);
@@ -538,10 +540,6 @@ function shapeOf({ shape }: ReadQuery, access: Access | null, selectedFor: Selec
 function collectionsOf({ request }: ReadQuery): string[] {
   if (request.kind === 'read') return [request.collection];
   return request.parts.flatMap((part) => (part.kind === 'read' ? [part.request.collection] : []));
-}
-
-function needOf({ need, compiled }: PreparedRead): ReadNeed | null {
-  return compiled.primaryOnly ? null : (need ?? null);
 }
 
 /** A value that does not fit its type is 403 if it is the key, and 400 otherwise. With several values, the wrong one is unknown, so it is 400. */

@@ -1,11 +1,15 @@
 /** Calls functions of the database that may write. */
 import { checkArguments } from '../../../compiler/plan/call-arguments.js';
+import { callBefore } from '../../../compiler/statements/read.js';
 import type { Session } from '../../postgres/pools/sessions.js';
+import { factOf } from '../reads/compiled-read.js';
 import { cellOf } from '../reads/reads.js';
 import { compileInSession } from '../reads/session-reads.js';
 import { turnOf, type WritingCall } from '../writer.js';
 import { answerOnce } from './idempotency.js';
 import { BEGIN, type WriteContext } from './write-context.js';
+
+const statementBefore = factOf((compiled) => callBefore(compiled, compiled.model));
 
 /**
  * Calls a function that may write, and reads what it returned in the same transaction: that of the session if there is one. With an
@@ -21,7 +25,8 @@ export async function callFunction(
   client.statement(compiled.statement.text);
   checkArguments(compiled.calls, query.values);
   const read = { query, compiled, caller: writer.caller };
-  const statements = [...(compiled.before ? [reads.bind(read, compiled.before)] : []), reads.bind(read)];
+  const before = statementBefore(compiled);
+  const statements = [...(before ? [reads.bind(read, before)] : []), reads.bind(read)];
   const settings = reads.settingsOf({ ...read, origin: client });
   const callIn = async (session: Session): Promise<Buffer | null> => {
     let body: Buffer | null = null;
