@@ -6,7 +6,7 @@ import type { Configuration } from 'openid-client';
 import { invalidCredentials, type ServiceError, serviceUnavailable } from '../../base/errors.js';
 import { claimText, type ExternalUser, userOfClaims } from '../../server/access/external-user.js';
 import type { PendingSignIn } from '../../server/access/pending-sign-in.js';
-import type { AuthProvider } from '../../server/config/provider-options.js';
+import type { AuthProvider } from './provider-options.js';
 
 type Claims = Readonly<Record<string, unknown>>;
 

@@ -11,7 +11,7 @@ import {
   type UncheckedRequest,
 } from '../../server/api/action.js';
 import { clientOf, isAllowedPage, isSameHost, readPage } from '../../server/api/body-fields.js';
-import type { AuthProvider } from '../../server/config/provider-options.js';
+import type { AuthProvider } from './provider-options.js';
 import type { Exchange } from '../../server/http/exchange.js';
 import type { Reply } from '../../server/http/reply.js';
 import { OpenIdProvider } from './openid.js';

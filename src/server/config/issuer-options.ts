@@ -1,7 +1,7 @@
 /** JWT_ISSUERS: the issuers whose tokens are accepted, and how their claims name a user. */
 import { isRecord } from '../../base/narrow.js';
 import type { Option } from './option-kinds.js';
-import { isSafeUrl, type UserMapping } from './provider-options.js';
+import { isSafeUrl, type UserMapping } from '../../features/sign-in/provider-options.js';
 
 export interface JwtIssuer extends UserMapping {
   /** The `iss` claim of its tokens. */

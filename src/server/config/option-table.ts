@@ -29,7 +29,7 @@ import {
   wholeNumber,
   workers,
 } from './option-kinds.js';
-import { authProviders } from './provider-options.js';
+import { authProviders } from '../../features/sign-in/provider-options.js';
 
 const SECURE = 'Send the cookie over TLS only; auto: if PUBLIC_URL or a trusted proxy says https';
 

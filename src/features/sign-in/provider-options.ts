@@ -1,6 +1,6 @@
 /** AUTH_PROVIDERS: the OpenID Connect providers that users may sign in with, each with its AUTH_<NAME>_* options. */
 import { isRecord } from '../../base/narrow.js';
-import { type Environment, named } from './option-kinds.js';
+import { type Environment, named } from '../../server/config/option-kinds.js';
 
 /** How the claims of a foreign token name a user. */
 export interface UserMapping {
