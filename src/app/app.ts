@@ -199,7 +199,7 @@ function restRoutes(parts: Parts, { opened, metrics, operations }: RouteParts): 
       apply: (text) => shared.broadcast({ kind: 'budgets', text }),
       digestOf: (id) => digestOfShape(id, shared),
     }),
-    ...authRoutes(access),
+    ...authRoutes(access, opened.logins),
     ...modelRoutes(parts),
     ...meRoutes(items),
     ...systemRoutes(openTables(features).resources, { ...items, resources: opened.resources }),

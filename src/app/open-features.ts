@@ -1,5 +1,6 @@
 /** The features of one thread: each is opened after those that it needs. */
 import type { Observer } from '../base/observe.js';
+import { NO_OTHER_LOGINS, type OtherLogins } from '../server/api/accounts/auth.js';
 import type { ApiRoute } from '../server/api/action.js';
 import type { GraphqlPage } from '../server/api/graphql/endpoint.js';
 import type { LiveReads } from '../server/api/items/live-reads.js';
@@ -77,6 +78,10 @@ export class OpenFeatures {
 
   get graphqlPage(): GraphqlPage | null {
     return this.#first(({ graphqlPage }) => graphqlPage);
+  }
+
+  get logins(): OtherLogins {
+    return this.#first(({ logins }) => logins) ?? NO_OTHER_LOGINS;
   }
 
   get accountPages(): readonly string[] {
@@ -171,7 +176,7 @@ async function firstOf<Value>(
 
 /** Prepares a process or worker thread that only serves. */
 export async function prepareProcess(features: readonly Feature[], config: Config, observe: Observer): Promise<void> {
-  for (const feature of features) await feature.prepareProcess?.(config, observe);
+  for (const feature of features) await feature.prepareProcess?.({ config, observe });
 }
 
 /** The findings of all features, for `lateral doctor`. */

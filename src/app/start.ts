@@ -26,7 +26,7 @@ import type { Config } from '../server/config/config.js';
 import type { Extension } from '../server/execute/hooks/definition.js';
 import { deleteExpiredKeys } from '../server/execute/writes/idempotency.js';
 import type { Program, Report } from '../server/feature/command.js';
-import type { DatabaseSource } from '../server/feature/database-source.js';
+import type { DatabaseSource, StartedDatabase } from '../server/feature/database-source.js';
 import type { Feature, ProcessContext } from '../server/feature/feature.js';
 import type { LocalServer } from '../server/feature/local-server.js';
 import { openAdmin } from '../server/http/admin-server.js';
@@ -227,7 +227,7 @@ async function startMain(
   const { config, observe, started } = start;
   const own = { ...start, config: threads.mainConfig };
   const broadcast: Send = (message) => threads.broadcast(message);
-  const { database, databaseUrl, mirror, policies } = await startSources(own, broadcast);
+  const { database, databaseUrl, embedded, mirror, policies } = await startSources(own, broadcast);
   await checkLogin(start, database);
   const shared = await speed.share({
     config: own.config,
@@ -238,8 +238,7 @@ async function startMain(
   });
   started.add(() => shared.close(), Infinity);
   const messages = [await describeServed(mirror.model, database), ...(await describeLeft(database))];
-  const directory = config.DATABASE_URL === null ? config.DATA_DIR : null;
-  const secret = await openSecret(config.SECRET, directory, (event) => messages.push(event));
+  const secret = await openSecret(config.SECRET, embedded?.directory ?? null, (event) => messages.push(event));
   await broadcastChanges(database, broadcast, started);
   startMaintenance(start, database);
   await startFeatures(start, database, broadcast);
@@ -352,24 +351,21 @@ export async function withDatabase<Result>(
 
 /** A command creates no database. If a service runs on the embedded one, the command uses that. */
 async function findDatabase(config: Config): Promise<Config> {
-  const { DATABASE_URL, DATA_DIR } = config;
-  if (DATABASE_URL !== null) return config;
-  const source = await databaseSource();
-  const running = await source.findRunning(config);
+  if (config.DATABASE_URL !== null) return config;
+  const source = await databaseSource(config);
+  const running = await source.findRunning();
   if (running !== null) return { ...config, DATABASE_URL: running };
-  if (!(await source.exists(config)))
-    throw new StartError(
-      `there is no database: set --database-url or DATABASE_URL (DATA_DIR ${DATA_DIR} has no embedded one)`,
-    );
+  const obstacle = await source.obstacle();
+  if (obstacle !== null) throw new StartError(`there is no database: set --database-url or DATABASE_URL (${obstacle})`);
   return config;
 }
 
 /** The source of a database where no DATABASE_URL is set. */
-async function databaseSource(): Promise<DatabaseSource> {
+async function databaseSource(config: Config, observe: Observer = () => {}): Promise<DatabaseSource> {
   const all: readonly Feature[] = features;
   const feature = all.find(({ database }) => database !== undefined);
   if (!feature?.database) throw new StartError('there is no database: set --database-url or DATABASE_URL');
-  return feature.database();
+  return feature.database({ config, observe });
 }
 
 /** For commands that send requests to a service. */
@@ -402,23 +398,22 @@ export const PROGRAM: Program = {
 interface Sources {
   readonly database: Database;
   readonly databaseUrl: string;
+  /** The database that this start has started, or null if DATABASE_URL names one. */
+  readonly embedded: StartedDatabase | null;
   readonly mirror: WatchingMirror;
   readonly policies: PolicyWatch;
 }
 
-async function openSource(start: Start): Promise<Pick<Sources, 'database' | 'databaseUrl'>> {
+async function openSource(start: Start): Promise<Pick<Sources, 'database' | 'databaseUrl' | 'embedded'>> {
   const { config, observe, report, started, signal } = start;
   let databaseUrl = config.DATABASE_URL;
+  let embedded: StartedDatabase | null = null;
   if (databaseUrl === null) {
-    const source = await databaseSource();
-    const embedded = await source.start({
-      config,
-      report,
-      restarted: (message) => observe({ kind: 'embedded-restarted', message }),
-      signal,
-    });
-    started.add((left) => embedded.stop(Math.max(left, LEAST_EMBEDDED_MS)), Infinity);
-    databaseUrl = embedded.url;
+    const source = await databaseSource(config, observe);
+    const made = await source.start({ report, signal });
+    started.add((left) => made.stop(Math.max(left, LEAST_EMBEDDED_MS)), Infinity);
+    databaseUrl = made.url;
+    embedded = made;
   }
   const checksSessions = config.DATABASE_URL !== null;
   const database = await openDatabase(
@@ -428,13 +423,13 @@ async function openSource(start: Start): Promise<Pick<Sources, 'database' | 'dat
     observe,
   );
   started.add(() => database.close(), Infinity);
-  return { database, databaseUrl };
+  return { database, databaseUrl, embedded };
 }
 
 async function startSources(start: Start, broadcast: Send): Promise<Sources> {
   const { config, observe, started } = start;
-  const { database, databaseUrl } = await openSource(start);
-  await prepareTables(start, database, config.DATABASE_URL === null && config.DEMO_DATA);
+  const { database, databaseUrl, embedded } = await openSource(start);
+  await prepareTables(start, database, embedded?.loadsDemo === true);
   await prepareThread();
   const reload = async (): Promise<void> => {
     await policies.reload();
@@ -463,7 +458,7 @@ async function startSources(start: Start, broadcast: Send): Promise<Sources> {
     void broadcast({ kind: 'policies', text });
   });
   started.add(() => policies.close());
-  return { database, databaseUrl, mirror, policies };
+  return { database, databaseUrl, embedded, mirror, policies };
 }
 
 /** Creates the service's tables, or updates them. */

@@ -35,20 +35,6 @@ interface CompletedRequest {
   readonly ms: number;
 }
 
-interface UnmatchedExtension {
-  readonly extension: string;
-  readonly collection: string;
-  /** The nearest name, as a sentence, or ''. */
-  readonly hint: string;
-}
-
-interface FailedExtension extends Failure {
-  readonly extension: string;
-  /** The hook, or the route. */
-  readonly hook: string;
-  readonly collection: string | null;
-}
-
 interface PoolerFound {
   readonly pooler: string;
   readonly hears: boolean;
@@ -90,7 +76,6 @@ const EVENTS = {
     obstacle === null
       ? info('the database is served again')
       : warn(`the database cannot be served, requests are answered with 503: ${obstacle}`),
-  'embedded-restarted': ({ message }: { readonly message: string }) => warn(message),
   'replica-left': ({ server, reason }: { readonly server: string; readonly reason: string }) =>
     warn(`replica ${server} gets no reads: ${reason}`),
   'replica-ready': ({ server }: { readonly server: string }) => info(`replica ${server} gets reads`),
@@ -129,17 +114,6 @@ const EVENTS = {
   'shape-compiled': ({ shape, text, milliseconds }: { readonly shape: string; readonly text: string } & Duration) =>
     debug('compiled a statement', { shape, text, milliseconds }),
   /** The service's role lacks a privilege, or a materialized view was never filled: once for each. */
-  'extension-failed': ({ extension, hook, collection, error }: FailedExtension) =>
-    logError(`the extension "${extension}" failed in ${hook}`, {
-      extension,
-      hook,
-      collection,
-      error: describeError(error),
-    }),
-  'extension-unmatched': ({ extension, collection, hint }: UnmatchedExtension) =>
-    warn(`the extension "${extension}" has hooks for "${collection}", which is not served.${hint}`),
-  'extensions-loaded': ({ names }: { readonly names: readonly string[] }) =>
-    info(`loaded extensions: ${names.join(', ')}`),
   'database-refused': ({ detail }: { readonly detail: string }) =>
     warn('PostgreSQL refused the statement of a request', { detail }),
   /** With DATABASE_CALLER=role, administrators without a database role have the privileges of the login. */

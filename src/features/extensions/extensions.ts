@@ -18,6 +18,7 @@ import type {
   Hook,
   HookCaller,
 } from '../../server/execute/hooks/definition.js';
+import type { ExtensionLogEvent } from './log-events.js';
 
 /** The contexts of hooks. */
 interface HookContexts {
@@ -98,7 +99,7 @@ export class Extensions {
   constructor(
     extensions: readonly Extension[],
     private readonly timeoutMs: number,
-    private readonly observe: Observer,
+    private readonly observe: Observer<ExtensionLogEvent>,
   ) {
     this.#loaded = load(extensions);
   }

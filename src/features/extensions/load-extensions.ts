@@ -7,9 +7,11 @@ import { pathToFileURL } from 'node:url';
 import { StartError } from '../../base/errors.js';
 import { asError, messageOf } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
-import type { Config } from '../../server/config/config.js';
 import type { Extension } from '../../server/execute/hooks/definition.js';
+import type { StartContext } from '../../server/feature/feature.js';
 import { Extensions } from './extensions.js';
+import type { ExtensionLogEvent } from './log-events.js';
+import type { ExtensionConfig, OPTIONS } from './options.js';
 
 const SCRIPTS: readonly string[] = ['.js', '.mjs'];
 const TYPED_SCRIPTS: readonly string[] = ['.ts', '.mts'];
@@ -19,9 +21,9 @@ const RELOAD_DELAY_MS = 200;
 
 /** The extensions, or null if there are none. `given` are those of the program. */
 export async function openExtensions(
-  config: Config,
+  config: ExtensionConfig,
   given: readonly Extension[],
-  observe: Observer,
+  observe: Observer<ExtensionLogEvent>,
 ): Promise<Extensions | null> {
   const files = (await Promise.all(config.EXTENSIONS.map(filesOf))).flat();
   if (files.length + given.length === 0) return null;
@@ -33,8 +35,8 @@ export async function openExtensions(
 }
 
 /** A promise of an extension that nobody awaits must not end the process. */
-export function surviveRejections({ EXTENSIONS }: Config, observe: Observer): void {
-  if (EXTENSIONS.length === 0) return;
+export function surviveRejections({ config, observe }: StartContext<typeof OPTIONS, ExtensionLogEvent>): void {
+  if (config.EXTENSIONS.length === 0) return;
   process.on('unhandledRejection', (error) => {
     observe({
       kind: 'extension-failed',
@@ -98,7 +100,7 @@ function reloadOnChange(
   files: readonly string[],
   given: readonly Extension[],
   extensions: Extensions,
-  observe: Observer,
+  observe: Observer<ExtensionLogEvent>,
 ): void {
   let version = 0;
   let timer: NodeJS.Timeout | null = null;

@@ -8,10 +8,12 @@ import { BeforeWrites, isExtended } from './before-write.js';
 import { extensionRoutes } from './extension-routes.js';
 import type { Extensions } from './extensions.js';
 import { openExtensions } from './load-extensions.js';
+import type { ExtensionLogEvent } from './log-events.js';
+import type { OPTIONS } from './options.js';
 import { namedCaller, ProgramApi } from './program-api.js';
 import { ConditionalReads } from './read-conditions.js';
 
-export async function openHooks(context: HooksContext): Promise<OpenHooks | null> {
+export async function openHooks(context: HooksContext<typeof OPTIONS, ExtensionLogEvent>): Promise<OpenHooks | null> {
   const { config, mirror, policies, observe } = context;
   const extensions = await openExtensions(config, context.extensions, observe);
   return (

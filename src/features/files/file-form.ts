@@ -10,10 +10,10 @@ import { PassThrough, Readable } from 'node:stream';
 import { Busboy, type BusboyConfig, type BusboyFileStream, type BusboyInstance } from '@fastify/busboy';
 import { forbidden, invalidPayload, ServiceError, serviceUnavailable } from '../../base/errors.js';
 import { asError } from '../../base/narrow.js';
-import type { Config } from '../../server/config/config.js';
 import { ANY_ORIGIN } from '../../server/config/option-kinds.js';
 import type { BodyLimits } from '../../server/http/body.js';
 import { isPublicAddress, publicLookup } from '../../server/http/public-addresses.js';
+import type { FilesConfig } from './options.js';
 
 export interface FormFile {
   readonly name: string;
@@ -154,7 +154,7 @@ interface Upload {
   readonly type: string;
 }
 
-export function importLimits({ IMPORT_MAX_FILE_SIZE, BODY_TIMEOUT }: Config): BodyLimits {
+export function importLimits({ IMPORT_MAX_FILE_SIZE, BODY_TIMEOUT }: FilesConfig): BodyLimits {
   return { bytes: IMPORT_MAX_FILE_SIZE, option: 'IMPORT_MAX_FILE_SIZE', pauseMs: BODY_TIMEOUT };
 }
 

@@ -8,6 +8,7 @@ export const OPTIONS = {
     'Where uploaded files are stored, by name, the first for new files; each location has its own options STORAGE_<NAME>_* (see docs/files.md); if not set, local: the folder ./uploads',
   ),
   FILES_MAX_UPLOAD_SIZE: size('100mb', 'Largest file to upload or to import from a URL'),
+  IMPORT_MAX_FILE_SIZE: size('50mb', 'Largest file to import over HTTP'),
   FILES_MIME_TYPE_ALLOW_LIST: text('*/*', 'Types of files that may be uploaded, comma separated, such as image/*'),
   FILES_IMPORT_ALLOW_LIST: origins(
     'Origins from which POST /files/import may fetch files, comma separated, such as https://images.example.com; * for every public address; if not set, it is off',

@@ -1,20 +1,7 @@
 /** AUTH_PROVIDERS: the OpenID Connect providers that users may sign in with, each with its AUTH_<NAME>_* options. */
 import { isRecord } from '../../base/narrow.js';
+import { isSafeUrl, type UserMapping } from '../../server/config/issuer-options.js';
 import { type Environment, named } from '../../server/config/option-kinds.js';
-
-/** How the claims of a foreign token name a user. */
-export interface UserMapping {
-  /** The value of `provider` of its users. */
-  readonly name: string;
-  /** Which claim names the user: `sub`, as `external_identifier`, or `email`. */
-  readonly user: 'subject' | 'email';
-  /** Whether an address counts without `email_verified`. */
-  readonly trustEmail: boolean;
-  /** Whether a user who is not known is created. */
-  readonly create: boolean;
-  /** The role of users who are created, where no claim names another. */
-  readonly role: string | null;
-}
 
 export interface AuthProvider extends UserMapping {
   readonly issuerUrl: string;
@@ -90,10 +77,6 @@ function issuerUrlOf(text: string, option: string): string {
   const url = URL.canParse(text) ? new URL(text) : null;
   if (!url || !isSafeUrl(url)) throw new Error(`${option} must begin with https:// (http:// only on this machine)`);
   return url.href;
-}
-
-export function isSafeUrl({ protocol, hostname }: URL): boolean {
-  return protocol === 'https:' || (protocol === 'http:' && /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname));
 }
 
 function pairsOf(text: string | null, option: string): [string, string][] {

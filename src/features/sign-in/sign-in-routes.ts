@@ -11,13 +11,13 @@ import {
   type UncheckedRequest,
 } from '../../server/api/action.js';
 import { clientOf, isAllowedPage, isSameHost, readPage } from '../../server/api/body-fields.js';
-import type { AuthProvider } from './provider-options.js';
 import type { Exchange } from '../../server/http/exchange.js';
 import type { Reply } from '../../server/http/reply.js';
 import { OpenIdProvider } from './openid.js';
+import type { AuthProvider } from './provider-options.js';
 
-export function signInRoutes(services: AuthServices): ApiRoute[] {
-  return services.config.AUTH_PROVIDERS.flatMap((options) => {
+export function signInRoutes(services: AuthServices, providers: readonly AuthProvider[]): ApiRoute[] {
+  return providers.flatMap((options) => {
     const provider = new OpenIdProvider(options);
     const path = `/auth/login/${options.name}`;
     return [

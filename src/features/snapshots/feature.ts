@@ -19,7 +19,9 @@ export const snapshots: Feature = {
     },
   },
   diagnose: async (context) => (await import('./diagnose.js')).diagnoseSnapshots(context),
-  open: async ({ config, dialect, core: { policies, schemaChanges }, identities }) => {
+  open: async ({ dialect, core: { policies, schemaChanges }, identities, use }) => {
+    const config = use(files)?.config;
+    if (config === undefined) return null;
     const { schemaRoutes, suggestionsRoutes } = await import('./snapshot-routes.js');
     const services = { config, isDirectus: dialect !== null, identities, policies, schemaChanges };
     return { routes: [...schemaRoutes(services), ...suggestionsRoutes(services)] };

@@ -31,7 +31,6 @@ import {
   STRING,
 } from '../../server/api/openapi/json-schema.js';
 import { type SchemaChangeServices, schemaResource } from '../../server/api/schema/definitions.js';
-import type { Config } from '../../server/config/config.js';
 import { openBody } from '../../server/http/body.js';
 import type { Exchange } from '../../server/http/exchange.js';
 import { jsonText, noContent, type Reply } from '../../server/http/reply.js';
@@ -41,6 +40,7 @@ import type { SchemaChanger, SchemaChanges } from '../../server/schema/change/ch
 import { readDocumentText } from '../../server/schema/parse-document.js';
 import { DIRECTUS_VERSION, directusName, ownName, schemaNames, withLists } from '../directus/compatibility.js';
 import { importLimits, openUpload } from '../files/file-form.js';
+import type { FilesConfig } from '../files/options.js';
 import { type DifferenceBody, type EntryChange, readDifference } from './difference.js';
 import { policiesOnly, readSnapshot, type Snapshot, selectCollections } from './parse-snapshot.js';
 import { applyDifference, compareSnapshot, takeSnapshot } from './snapshots.js';
@@ -48,7 +48,7 @@ import { type Suggestion, suggestRelations } from './suggest.js';
 import { applySuggestions, findUnindexed } from './suggested-relations.js';
 
 interface SchemaServices {
-  readonly config: Config;
+  readonly config: FilesConfig;
   /** Whether clients send and get the snapshots of Directus. */
   readonly isDirectus: boolean;
   readonly identities: Identities;

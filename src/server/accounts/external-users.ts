@@ -5,7 +5,7 @@ import type { Input } from '../../compiler/request/parse-context.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import { UUID_PATTERN } from '../../compiler/sql/codec.js';
 import type { ExternalUser } from '../access/external-user.js';
-import type { UserMapping } from '../../features/sign-in/provider-options.js';
+import type { UserMapping } from '../config/issuer-options.js';
 import type { Database } from '../postgres/pools/database.js';
 
 /** Writes users with every right, as the service itself. */

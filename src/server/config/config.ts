@@ -182,8 +182,6 @@ function settle(config: Record<string, unknown>): void {
   const schemas = config['DATABASE_SCHEMAS'] as readonly string[];
   if (schemas.length === 0) config['DATABASE_SCHEMAS'] = [config['DATABASE_SCHEMA']];
   else config['DATABASE_SCHEMA'] = schemas[0];
-  if (config['AUTH_DISABLE_DEFAULT'] === true && (config['AUTH_PROVIDERS'] as readonly unknown[]).length === 0)
-    throw new UsageError('AUTH_DISABLE_DEFAULT: with no AUTH_PROVIDERS nobody could sign in');
   if (config['DATABASE_CALLER'] === 'service' && (config['DATABASE_SETTINGS'] as readonly unknown[]).length > 0)
     throw new UsageError('DATABASE_SETTINGS: needs DATABASE_CALLER=claims or role');
 }

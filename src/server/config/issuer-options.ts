@@ -1,7 +1,20 @@
 /** JWT_ISSUERS: the issuers whose tokens are accepted, and how their claims name a user. */
 import { isRecord } from '../../base/narrow.js';
 import type { Option } from './option-kinds.js';
-import { isSafeUrl, type UserMapping } from '../../features/sign-in/provider-options.js';
+
+/** How the claims of a foreign token name a user. */
+export interface UserMapping {
+  /** The value of `provider` of its users. */
+  readonly name: string;
+  /** Which claim names the user: `sub`, as `external_identifier`, or `email`. */
+  readonly user: 'subject' | 'email';
+  /** Whether an address counts without `email_verified`. */
+  readonly trustEmail: boolean;
+  /** Whether a user who is not known is created. */
+  readonly create: boolean;
+  /** The role of users who are created, where no claim names another. */
+  readonly role: string | null;
+}
 
 export interface JwtIssuer extends UserMapping {
   /** The `iss` claim of its tokens. */
@@ -97,4 +110,8 @@ function booleanOf(entry: Readonly<Record<string, unknown>>, member: string): bo
   const value = entry[member] ?? false;
   if (typeof value !== 'boolean') throw new Error(`"${member}" must be true or false`);
   return value;
+}
+
+export function isSafeUrl({ protocol, hostname }: URL): boolean {
+  return protocol === 'https:' || (protocol === 'http:' && /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname));
 }

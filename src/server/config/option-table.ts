@@ -29,7 +29,6 @@ import {
   wholeNumber,
   workers,
 } from './option-kinds.js';
-import { authProviders } from '../../features/sign-in/provider-options.js';
 
 const SECURE = 'Send the cookie over TLS only; auto: if PUBLIC_URL or a trusted proxy says https';
 
@@ -115,8 +114,6 @@ export const OPTIONS = {
   ),
   DATABASE_CONNECT_TIMEOUT: duration('10s', 'How long opening a connection to PostgreSQL may take'),
   DATABASE_START_TIMEOUT: duration('60s', 'How long the start waits for a database that cannot be reached'),
-  DATA_DIR: text('./data', 'Directory of the embedded PostgreSQL'),
-  DEMO_DATA: boolean('true', 'Load the demo model into a new embedded database'),
   ADMIN_EMAIL: text('admin@example.com', 'Email address of the first administrator'),
   ADMIN_PASSWORD: optional(anyText, 'Password of the first administrator; if not set, generated and printed once'),
   ADMIN_TOKEN: optional(token, 'Static token of the first administrator; if not set, generated and printed once'),
@@ -128,10 +125,6 @@ export const OPTIONS = {
   JWT_ISSUERS: jwtIssuers(
     'Issuers whose access tokens are accepted, as a JSON list: issuer, jwks_url, audience, and how a token names its user (see docs/sign-in.md)',
   ),
-  AUTH_PROVIDERS: authProviders(
-    'OpenID Connect providers to sign in with, by name; each has its own options AUTH_<NAME>_* (see docs/sign-in.md)',
-  ),
-  AUTH_DISABLE_DEFAULT: boolean('false', 'Refuse logins with a password: only the providers sign users in'),
   ACCESS_TOKEN_TTL: duration('15m', 'How long an access token is valid'),
   REFRESH_TOKEN_TTL: duration('7d', 'How long a refresh token is valid'),
   REFRESH_TOKEN_COOKIE_NAME: cookieName(
@@ -279,7 +272,6 @@ export const OPTIONS = {
   MAX_PAYLOAD_SIZE: size('1mb', 'Largest request body'),
   BODY_TIMEOUT: duration('30s', 'How long a request body, or the next part of a file to import, may take to arrive'),
   IMPORT_MAX_CONCURRENCY: integer('2', 1, 1_000, 'Imports that run at the same time'),
-  IMPORT_MAX_FILE_SIZE: size('50mb', 'Largest file to import over HTTP'),
   ASSETS_TRANSFORM_MAX_CONCURRENT: integer(
     '4',
     1,
@@ -324,11 +316,6 @@ export const OPTIONS = {
     ...duration('30s', 'How long a schema change keeps trying to lock a table'),
     formerly: 'STRUCTURE_TIMEOUT',
   },
-  EXTENSIONS: names(
-    'Modules with hooks and routes, comma separated: files (./hooks/slugs.js), packages, or folders whose modules are all loaded (see docs/extending.md)',
-  ),
-  EXTENSIONS_AUTO_RELOAD: boolean('false', 'Load extensions again when their files change, for development'),
-  EXTENSION_TIMEOUT: duration('5s', 'How long a hook or a route of an extension may take before its request fails'),
   LIVE: choice(
     'auto',
     ['auto', 'logical', 'triggers', 'off'],

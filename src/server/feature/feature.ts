@@ -5,7 +5,7 @@ import type { Operations } from '../../compiler/graphql/operations.js';
 import type { SystemResource } from '../../compiler/model/system-resources.js';
 import type { Identities } from '../access/identities.js';
 import type { Policies } from '../access/policies.js';
-import type { AuthServices } from '../api/accounts/auth.js';
+import type { AuthServices, OtherLogins } from '../api/accounts/auth.js';
 import type { ApiRoute } from '../api/action.js';
 import type { GraphqlPage } from '../api/graphql/endpoint.js';
 import type { PersistedQueries } from '../api/graphql/persisted.js';
@@ -55,13 +55,13 @@ export interface Feature<Exports = unknown, Options extends OptionTable = NoOpti
   /** Checks and consequences of writes to its tables, also of those that a command makes. */
   hooks?(config: ConfigWith<Options>): Promise<readonly WriteHook[]>;
   /** Hooks that users write, for a serving thread or a command, or null if there are none. One feature may have them. */
-  openHooks?(context: HooksContext<Options>): Promise<OpenHooks | null>;
+  openHooks?(context: HooksContext<Options, Event>): Promise<OpenHooks | null>;
   /** Prepares a process or worker thread that only serves, unlike that of a program of users. */
-  prepareProcess?(config: ConfigWith<Options>, observe: Observer): Promise<void>;
+  prepareProcess?(context: StartContext<Options, Event>): Promise<void>;
   /** Another API that clients may use, or null if the options turn it off. One feature may have it. */
   dialect?(config: ConfigWith<Options>): Promise<Dialect | null>;
   /** A database for services without DATABASE_URL. One feature may have it. */
-  database?(): Promise<DatabaseSource>;
+  database?(context: StartContext<Options, Event>): Promise<DatabaseSource>;
   /** A line that the program prints when the service is ready, or null for none. */
   announce?(config: ConfigWith<Options>): string | null;
   /** The part of each serving thread, or null if the options turn the feature off. */
@@ -89,6 +89,8 @@ export interface FeaturePart<Exports = unknown> {
   readonly routes?: readonly ApiRoute[];
   /** Routes that replace those of a resource, by its name. */
   readonly resources?: Readonly<Record<string, ResourceRoutes>>;
+  /** Login methods other than the password. One feature may have them. */
+  readonly logins?: OtherLogins;
   /** Pages of accounts, as paths: links in emails may lead to them. */
   readonly accountPages?: readonly string[];
   /** Facts in GET /server/info. */
@@ -122,11 +124,11 @@ export interface FeaturePart<Exports = unknown> {
 }
 
 /** The services that hooks of users get when they are opened, before reads and writes are made. */
-export interface HooksContext<Options extends OptionTable = NoOptions> {
+export interface HooksContext<Options extends OptionTable = NoOptions, Event = never> {
   readonly config: ConfigWith<Options>;
   readonly mirror: Mirror;
   readonly policies: Policies;
-  readonly observe: Observer;
+  readonly observe: Observer<Event>;
   /** Hooks and routes of the program that the service runs in. */
   readonly extensions: readonly Extension[];
 }
@@ -175,11 +177,16 @@ export interface FeatureContext<Options extends OptionTable = NoOptions, Event =
   use<Exports>(feature: Feature<Exports>): Exports | null;
 }
 
-/** The services of the process. */
-export interface ProcessContext<Options extends OptionTable = NoOptions, Event = never> {
+/** For work before a database is open. */
+export interface StartContext<Options extends OptionTable = NoOptions, Event = never> {
   readonly config: ConfigWith<Options>;
-  readonly database: Database;
   readonly observe: Observer<Event>;
+}
+
+/** The services of the process. */
+export interface ProcessContext<Options extends OptionTable = NoOptions, Event = never>
+  extends StartContext<Options, Event> {
+  readonly database: Database;
   /** Sends to the parts of this feature in all threads. */
   broadcast(payload: string): Promise<void>;
 }

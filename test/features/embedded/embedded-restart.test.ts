@@ -5,6 +5,7 @@ import t from 'tap';
 import { readConfig } from '../../../src/app/options.js';
 import { startService } from '../../../src/app/start.js';
 import type { Event } from '../../../src/base/observe.js';
+import type { EmbeddedLogEvent } from '../../../src/features/embedded/log-events.js';
 import { ADMIN_TOKEN, type Answer, get, makeFolder, request, waitFor, ways } from '../../support/service.js';
 
 const WITHIN = 60_000;
@@ -12,7 +13,7 @@ const WITHIN = 60_000;
 t.test('a server that was killed is started again', async (t) => {
   const directory = await makeFolder();
   if (process.env['TEST_TEMPLATE']) await cp(process.env['TEST_TEMPLATE'], directory, { recursive: true });
-  const said: Event[] = [];
+  const said: (Event | EmbeddedLogEvent)[] = [];
   const config = readConfig({ DATA_DIR: directory, PORT: '0', ADMIN_TOKEN, DEMO_DATA: 'false', ...ways() });
   const service = await startService(
     config,

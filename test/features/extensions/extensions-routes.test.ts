@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import t from 'tap';
 import type { Event } from '../../../src/base/observe.js';
+import type { ExtensionLogEvent } from '../../../src/features/extensions/log-events.js';
 import { createLateral, defineExtension, type RouteOptions } from '../../../src/index.js';
 import { ADMIN_TOKEN, createDatabase, request, startDatabase, waitFor } from '../../support/service.js';
 import { passTime } from '../../support/time.js';
@@ -46,7 +47,7 @@ const extension = defineExtension({
     });
   },
 });
-const events: Event[] = [];
+const events: (Event | ExtensionLogEvent)[] = [];
 const lateral = createLateral(
   { databaseUrl, port: 0, logLevel: 'silent', adminToken: ADMIN_TOKEN, extensionTimeout: '1s' },
   { extensions: [extension] },

@@ -1,6 +1,7 @@
 /** Hooks of extensions for the service's own collections: comments and shares have their checks after hooks, and sorting has no way past them. */
 import t from 'tap';
 import type { Event } from '../../../src/base/observe.js';
+import type { ExtensionLogEvent } from '../../../src/features/extensions/log-events.js';
 import { createLateral, defineExtension, type Item, Refused } from '../../../src/index.js';
 import { type MadeCaller, makeCaller, type Permission } from '../../support/callers.js';
 import { ADMIN_TOKEN, type Answer, connectSql, createLibrary, request, startDatabase } from '../../support/service.js';
@@ -50,7 +51,7 @@ const watch = defineExtension({
   afterWrite: ({ collection, action }) => called.push(`after ${collection} ${action}`),
   beforeRead: { articles: () => condition },
 });
-const events: Event[] = [];
+const events: (Event | ExtensionLogEvent)[] = [];
 const lateral = createLateral(
   { databaseUrl, port: 0, logLevel: 'silent', adminToken: ADMIN_TOKEN, readCacheSize: 0 },
   { extensions: [watch] },

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import type { Event } from '../../../src/base/observe.js';
 import { packagePath } from '../../../src/base/package-files.js';
+import type { ExtensionLogEvent } from '../../../src/features/extensions/log-events.js';
 import {
   type AfterWriteContext,
   type BeforeWriteContext,
@@ -42,7 +43,7 @@ const TABLES = `
 interface Started {
   readonly lateral: Lateral;
   readonly sql: ReturnType<typeof connectSql>;
-  readonly events: Event[];
+  readonly events: (Event | ExtensionLogEvent)[];
   readonly url: string;
 }
 
@@ -51,7 +52,7 @@ async function start(name: string, extensions: readonly Extension[], options: ob
   const sql = connectSql(url);
   t.teardown(() => sql.end());
   await sql.unsafe(TABLES).simple();
-  const events: Event[] = [];
+  const events: (Event | ExtensionLogEvent)[] = [];
   const given = {
     databaseUrl: url,
     port: 0,

@@ -12,7 +12,6 @@ import {
 } from '../../accounts/authentication.js';
 import type { ResolveUser } from '../../accounts/external-users.js';
 import type { SessionKind } from '../../accounts/logins.js';
-import type { Config } from '../../config/config.js';
 import type { Cookies } from '../../http/cookies.js';
 import type { Exchange } from '../../http/exchange.js';
 import { jsonText } from '../../http/reply.js';
@@ -38,6 +37,16 @@ export interface AuthServices extends AuthenticationServices {
   readonly resolveUser: ResolveUser;
 }
 
+/** Login methods other than the password. */
+export interface OtherLogins {
+  /** As GET /auth lists them. */
+  readonly providers: readonly unknown[];
+  /** Whether logins with a password are refused. */
+  readonly replacePasswords: boolean;
+}
+
+export const NO_OTHER_LOGINS: OtherLogins = { providers: [], replacePasswords: false };
+
 type Mode = (typeof MODES)[number];
 
 const CREDENTIALS = object({ email: EMAIL, password: STRING, mode: MODE, otp: STRING }, ['email', 'password']);
@@ -45,7 +54,7 @@ const RENEWAL = object({ refresh_token: STRING, mode: MODE });
 export const NEW_PASSWORD = object({ token: STRING, password: STRING }, ['token', 'password']);
 export const SINGLE_USE = 'The token of a link works once.';
 
-export function authRoutes(services: AuthServices): ApiRoute[] {
+export function authRoutes(services: AuthServices, others: OtherLogins): ApiRoute[] {
   const action = actionRoutes(services);
   const login = { summary: 'Log in', body: CREDENTIALS, data: ref('Tokens') };
   const logins = [
@@ -53,11 +62,15 @@ export function authRoutes(services: AuthServices): ApiRoute[] {
     action('POST /auth/login/default', postLogin, login),
   ];
   return [
-    route('GET /auth', () => jsonText(listProviders(services.config)), {
-      summary: 'Login methods other than the password',
-      answers: [ok(object({ data: list(RECORD), disableDefault: BOOLEAN }))],
-    }),
-    ...(services.config.AUTH_DISABLE_DEFAULT ? [] : logins),
+    route(
+      'GET /auth',
+      () => jsonText(JSON.stringify({ data: others.providers, disableDefault: others.replacePasswords })),
+      {
+        summary: 'Login methods other than the password',
+        answers: [ok(object({ data: list(RECORD), disableDefault: BOOLEAN }))],
+      },
+    ),
+    ...(others.replacePasswords ? [] : logins),
     action('POST /auth/refresh', postRefresh, {
       summary: 'Renew a login',
       body: RENEWAL,
@@ -82,12 +95,6 @@ export function authRoutes(services: AuthServices): ApiRoute[] {
       graphql: { name: 'auth_password_reset', once: true },
     }),
   ];
-}
-
-/** The providers with which users may sign in. */
-function listProviders({ AUTH_PROVIDERS, AUTH_DISABLE_DEFAULT }: Config): string {
-  const data = AUTH_PROVIDERS.map(({ name, label, icon }) => ({ name, driver: 'openid', label, icon }));
-  return JSON.stringify({ data, disableDefault: AUTH_DISABLE_DEFAULT });
 }
 
 export function sessionKindOf(mode: Mode): SessionKind {
