@@ -33,6 +33,7 @@ const FOLDERS: Readonly<Record<string, readonly (readonly string[])[]>> = {
 };
 /** It starts a program, and knows nothing of the service. */
 const APART = 'features/embedded';
+const MANIFEST = /\/(feature|options|log-events)\.ts$/;
 /** The folder that may know a library. */
 const KNOWN_ONLY_TO: Readonly<Record<string, string>> = {
   'uWebSockets.js': 'server/http',
@@ -295,7 +296,7 @@ function judgeImport(path: string, target: string): string | null {
   if (target.startsWith('..')) return 'it leaves src';
   const [part, goal] = [partOf(path), partOf(target)];
   for (const each of [part, goal]) if (!PARTS.includes(each)) return `${each} is no part of the house`;
-  if (folderOf(path) === APART && folderOf(target) !== APART && goal !== 'base' && !path.endsWith('/feature.ts'))
+  if (folderOf(path) === APART && folderOf(target) !== APART && goal !== 'base' && !MANIFEST.test(path))
     return `${APART} may import base alone`;
   if (part === goal) return judgeFolders(part, path, target);
   if (goal === 'speed' && path !== NAMES_SPEED) return `only ${NAMES_SPEED} may know speed`;
