@@ -8,7 +8,7 @@ import type { Config } from '../config/config.js';
 import type { CallerBudgets } from '../execute/caller-budget.js';
 import type { Consistency } from '../execute/consistency.js';
 import { PlainReads } from '../execute/reads/plain-reads.js';
-import type { ReadEngine } from '../execute/reads/read-executor.js';
+import type { ReadExecutor } from '../execute/reads/read-executor.js';
 import type { WriteExecutor } from '../execute/writes/write-executor.js';
 import type { ReplyMemory } from '../http/reply-memory.js';
 import type { RequestRecorder } from '../http/request-recorder.js';
@@ -18,7 +18,7 @@ import type { Database } from '../postgres/pools/database.js';
 
 /** The executors of one thread. */
 export interface Executors {
-  readonly reads: ReadEngine;
+  readonly reads: ReadExecutor;
   /** The batches of writes, or null if each write is a statement of its own. */
   readonly writes: WriteExecutor | null;
   /** Remembers what callers have written, or null if the primary answers every read. */

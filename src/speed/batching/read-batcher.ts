@@ -9,7 +9,7 @@ import { codeOf } from '../../base/narrow.js';
 import { arrayLiteral } from '../../compiler/sql/literal.js';
 import { haveEqualSettings, textFor } from '../../server/access/database-caller.js';
 import { ShapeStats } from '../../server/batching/shape-stats.js';
-import type { BoundRead, ReadExecutor, ReadListener, Shape } from '../../server/execute/reads/read-executor.js';
+import type { BoundRead, ReadListener, ReadSender, Shape } from '../../server/execute/reads/read-executor.js';
 import type { Connection } from '../../server/postgres/wire/connection.js';
 import { settingQuery, transactionQuery, type WireQuery } from '../../server/postgres/wire/wire-query.js';
 import { type ConnectionSlot, ConnectionSlots } from './connection-slots.js';
@@ -22,7 +22,7 @@ const SWEEP_INTERVAL_MS = 500;
 /** Returns whether the reads wait again. */
 type OnEnd = (error: Error | null, unsent: boolean, isSplit: boolean) => boolean;
 
-export class ReadBatcher implements ReadExecutor {
+export class ReadBatcher implements ReadSender {
   /** How many statements carried 0, 1, 2 … reads, for metrics. */
   readonly sizes = new Float64Array(MAX_BATCH_READS + 1);
   /** Batches whose reads were sent again, one by one. */

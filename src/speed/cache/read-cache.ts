@@ -12,7 +12,7 @@ import { dependenciesOf, mayHideRows, probeKey } from '../../server/changes/depe
 import { DependencyIndex, type Dependent, DependentShape } from '../../server/changes/dependency-index.js';
 import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
 import type { KeptAnswer, KeptMemory } from '../../server/execute/reads/kept-answer.js';
-import type { MemorableRead, ReadListener, ResultMemory } from '../../server/execute/reads/read-executor.js';
+import type { BoundRead, ReadListener, ResultMemory } from '../../server/execute/reads/read-executor.js';
 import { isReached, type LogPosition, NO_POSITION } from '../../server/postgres/pools/sessions.js';
 import type { LoggedTable } from '../../server/postgres/wire/pgoutput.js';
 import { CacheSpace, groupOf, type Kept } from './cache-space.js';
@@ -197,35 +197,12 @@ export class ReadCache implements ResultMemory, ChangeListener {
     return this.writes.isQuiet || (user !== null && this.writes.isReported(user));
   }
 
-  keyOf({ digest, bound }: MemorableRead): string {
-    return JSON.stringify(digest === '' ? bound : [digest, bound]);
-  }
-
-  answer(
-    read: MemorableRead,
-    listener: ReadListener,
-    from: { readonly address: string } | null,
-    send: (listener: ReadListener, isKept: boolean) => void,
-  ): void {
-    const { compiled } = read;
-    if (!from) {
-      send(new ComparingListener(listener, this, compiled, () => this.keyOf(read)), false);
-      return;
-    }
-    const key = this.keyOf(read);
-    const kept = this.find(read, key);
-    const joined = kept ? null : this.joinable(read, key);
-    if (kept) listener.onKept?.(kept);
-    else if (joined) joined.join(listener);
-    else {
-      const entry = this.begin(read, key, from);
-      if (entry === null) send(new ComparingListener(listener, this, compiled, () => key), false);
-      else send(new KeepingListener(listener, this, entry), true);
-    }
+  keyOf({ settings, parameters }: BoundRead): string {
+    return JSON.stringify(settings === null ? parameters : [settings.digest, parameters]);
   }
 
   /** The kept answer, or null. */
-  find({ compiled }: MemorableRead, key: string): CacheEntry | null {
+  find({ compiled }: BoundRead, key: string): CacheEntry | null {
     const entry = this.#index.shapes.get(compiled)?.entries.get(key);
     if (entry === undefined || entry.body === null) return null;
     this.hit(entry, performance.now());
@@ -243,7 +220,7 @@ export class ReadCache implements ResultMemory, ChangeListener {
   }
 
   /** An entry for the answer of a read that is sent to the primary after this call, or null if it is not to be kept. */
-  begin(read: MemorableRead, key: string, from: { readonly address: string }): CacheEntry | null {
+  begin(read: BoundRead, key: string, from: { readonly address: string }): CacheEntry | null {
     this.misses++;
     const { compiled, values, caller } = read;
     const shape = this.#shapeOf(compiled);
@@ -266,7 +243,7 @@ export class ReadCache implements ResultMemory, ChangeListener {
    * The same read of another client that waits for PostgreSQL, or null. Both clients may get its answer: it contains every change that was
    * reported before it was sent, and a later change would have dropped its entry.
    */
-  joinable({ compiled }: MemorableRead, key: string): KeepingListener | null {
+  joinable({ compiled }: BoundRead, key: string): KeepingListener | null {
     const entry = this.#index.shapes.get(compiled)?.entries.get(key);
     if (entry === undefined || entry.rival !== null) return null;
     // A read that everybody has left is about to be cancelled.

@@ -6,108 +6,81 @@
 import { isMainThread } from 'node:worker_threads';
 import type { Metric } from '../../server/api/server/metric.js';
 import type { Config } from '../../server/config/config.js';
-import type { BilledCaller } from '../../server/execute/caller-budget.js';
 import type { Consistency } from '../../server/execute/consistency.js';
-import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
-import type {
-  BoundRead,
-  BoundTexts,
-  ReadEngine,
-  ReadExecutor,
-  ReadListener,
-  Shape,
-} from '../../server/execute/reads/read-executor.js';
+import { PlainReads } from '../../server/execute/reads/plain-reads.js';
+import type { ReadExecutor } from '../../server/execute/reads/read-executor.js';
 import type { WriteExecutor } from '../../server/execute/writes/write-executor.js';
 import type { RequestRecorder } from '../../server/http/request-recorder.js';
 import type { Checks } from '../../server/postgres/health.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import type { ExecutorSources, Executors } from '../../server/threads/executors.js';
+import { BatchedReads } from '../batching/batched-reads.js';
 import { ReadBatcher } from '../batching/read-batcher.js';
 import { WriteBatcher } from '../batching/write-batcher.js';
+import { CachedReads } from '../cache/cached-reads.js';
 import { Freshness } from '../cache/freshness.js';
 import { KeptReplies } from '../cache/kept-replies.js';
 import { ReadCache } from '../cache/read-cache.js';
 import { PlanChoices } from '../plan-choices/plan-choices.js';
-import { mayLieInReplica, ReplicaReads, type Streamed } from '../replicas/replica-reads.js';
+import { ReplicaReads } from '../replicas/replica-reads.js';
 import { cacheMetrics, checkCache, replicaMetrics } from './metrics.js';
 import { SessionConsistency } from './session-consistency.js';
 import type { SpeedState } from './speed-state.js';
 
-export class FastExecutors implements Executors, ReadEngine {
-  readonly reads = this;
-  readonly memory: ReadCache | null;
-  /** Remembers what callers have written. It is null if the primary answers every read. */
+export class FastExecutors implements Executors {
+  readonly reads: ReadExecutor;
   readonly consistency: Consistency | null;
-  /** The batches of writes, or null if each write is a statement of its own. */
   readonly writes: WriteExecutor | null;
+  readonly #memory: ReadCache | null;
   readonly #freshness: Freshness | null;
-  readonly #plans: PlanChoices;
-  readonly #replicaReads: ReplicaReads | null;
-  readonly #sender: ReadExecutor;
+  #replicaReads: ReplicaReads | null = null;
 
   constructor(
     config: Config,
-    private readonly sources: ExecutorSources,
+    sources: ExecutorSources,
     private readonly shared: SpeedState,
   ) {
-    const { database, mirror, policies, changes, shapeStats, budgets } = sources;
+    const { database, mirror, policies, changes, shapeStats } = sources;
     const { replicas, callerWrites } = shared;
-    const batcherOf = ({ readConnections }: Database): ReadBatcher =>
-      new ReadBatcher(readConnections, config.READ_BATCHING, database.waitTimeout, shapeStats);
-    const batcher = batcherOf(database);
-    database.readQueue = batcher;
-    this.#replicaReads = replicas && new ReplicaReads(replicas, batcher, batcherOf);
-    this.#sender = this.#replicaReads ?? batcher;
-    this.#plans = new PlanChoices(database, budgets, config.STATISTICS_POLL_INTERVAL);
-    mirror.onChange(() => this.#plans.statistics.forget());
     const limits = { size: config.READ_CACHE_SIZE, maxLag: config.READ_CACHE_MAX_LAG };
     const memory = callerWrites && new ReadCache(limits, callerWrites, shapeStats);
-    this.memory = memory;
+    this.#memory = memory;
     this.#freshness = memory && new Freshness(database, changes, memory);
     for (const source of [mirror, policies]) source.onChange(() => memory?.clear());
+    this.reads = this.#executorOf(config, sources, new PlainReads(database, shapeStats));
     this.consistency = replicas || callerWrites ? new SessionConsistency(database, replicas, callerWrites) : null;
     this.writes = config.WRITE_BATCHING
       ? new WriteBatcher((work, caller) => database.sessions.use(work, { caller }))
       : null;
   }
 
-  execute(read: BoundRead, listener: ReadListener): void {
-    this.#sender.execute(read, listener);
-  }
-
-  shapeOf(compiled: CompiledRead, values: BoundTexts, billed: BilledCaller | null): Shape {
-    return this.#plans.shapeFor(compiled, values, billed);
-  }
-
-  async settledShapeOf(compiled: CompiledRead, values: BoundTexts, billed: BilledCaller): Promise<Shape> {
-    return this.#plans.chosenFor(compiled, values, billed);
-  }
-
-  chooseAgain(): void {
-    this.#plans.statistics.version++;
-  }
-
-  stream<Result>(
-    read: Streamed,
-    run: (database: Database) => Promise<Result>,
-    mayRepeat: () => boolean,
-  ): Promise<Result> {
-    const toPrimary = (): Promise<Result> => run(this.sources.database);
-    if (this.#replicaReads === null) return toPrimary();
-    return this.#replicaReads.stream(read, (replica) =>
-      replica === null
-        ? toPrimary()
-        : run(replica.database).catch((error: unknown) => {
-            if (!mayRepeat() || !mayLieInReplica(error, replica)) throw error;
-            return toPrimary();
-          }),
-    );
+  /** The layers from the innermost on: each has the former as the executor inside. */
+  #executorOf(config: Config, { database, mirror, shapeStats, budgets }: ExecutorSources, plain: ReadExecutor) {
+    const batcherOf = ({ readConnections }: Database): ReadBatcher =>
+      new ReadBatcher(readConnections, config.READ_BATCHING, database.waitTimeout, shapeStats);
+    const batcher = batcherOf(database);
+    database.readQueue = batcher;
+    const layers: readonly ((next: ReadExecutor) => ReadExecutor)[] = [
+      (next) => new BatchedReads(next, batcher),
+      (next) => {
+        const { replicas } = this.shared;
+        this.#replicaReads = replicas && new ReplicaReads(next, replicas, batcher, batcherOf);
+        return this.#replicaReads ?? next;
+      },
+      (next) => {
+        const choices = new PlanChoices(next, database, budgets, config.STATISTICS_POLL_INTERVAL);
+        mirror.onChange(() => choices.statistics.forget());
+        return choices;
+      },
+      (next) => (this.#memory ? new CachedReads(next, this.#memory) : next),
+    ];
+    return layers.reduce((next, layer) => layer(next), plain);
   }
 
   metrics(): readonly Metric[] {
     return [
       ...(this.#replicaReads ? replicaMetrics(this.#replicaReads) : []),
-      ...(this.memory ? cacheMetrics(this.memory) : []),
+      ...(this.#memory ? cacheMetrics(this.#memory) : []),
     ];
   }
 
@@ -115,7 +88,7 @@ export class FastExecutors implements Executors, ReadEngine {
   checks(): Checks {
     return {
       ...(isMainThread ? this.shared.checks() : {}),
-      ...(this.memory ? { 'live:cache': [checkCache(this.memory)] } : {}),
+      ...(this.#memory ? { 'live:cache': [checkCache(this.#memory)] } : {}),
     };
   }
 
@@ -129,7 +102,7 @@ export class FastExecutors implements Executors, ReadEngine {
   }
 
   forget(): void {
-    this.memory?.clear();
+    this.#memory?.clear();
   }
 
   apply(message: string): void {

@@ -21,12 +21,18 @@ import type { Parameter, Slot } from '../../compiler/sql/parameter.js';
 import { qualified } from '../../compiler/statements/used-tables.js';
 import type { BilledCaller, CallerBudgets } from '../../server/execute/caller-budget.js';
 import { type CompiledRead, unevenOf } from '../../server/execute/reads/compiled-read.js';
-import type { Shape } from '../../server/execute/reads/read-executor.js';
+import {
+  type BoundRead,
+  type BoundTexts,
+  NO_ADDRESS,
+  type ReadExecutor,
+  type ReadListener,
+  type Shape,
+} from '../../server/execute/reads/read-executor.js';
+import { ReadLayer } from '../../server/execute/reads/read-layer.js';
 import { Statistics } from '../../server/postgres/catalog/catalog.js';
 import { explainGeneric, findsByIndex, type PlanNode, stretchOf } from '../../server/postgres/generic-plan.js';
 import type { Database } from '../../server/postgres/pools/database.js';
-
-type BoundTexts = readonly (string | null)[];
 
 /** The choice for a shape, and the version of the statistics that it was made with. */
 interface Choice {
@@ -37,7 +43,7 @@ interface Choice {
 /** Milliseconds between a failed EXPLAIN of a shape and the next attempt. */
 const RETRY_MS = 1_000;
 
-export class PlanChoices {
+export class PlanChoices extends ReadLayer {
   readonly statistics: Statistics;
   readonly #choices = new WeakMap<CompiledRead, Choice>();
   /** Statements of shapes without a choice yet. They are not prepared, so PostgreSQL plans them for their values. */
@@ -47,18 +53,23 @@ export class PlanChoices {
   #last: Promise<void> = Promise.resolve();
 
   constructor(
+    next: ReadExecutor,
     private readonly database: Database,
     private readonly budgets: CallerBudgets,
     statisticsIntervalMs: number,
   ) {
+    super(next);
     this.statistics = new Statistics(database, statisticsIntervalMs);
   }
 
-  /**
-   * The shape to send a read with. Until the choice is made, the read is planned for its values. The choice is made at the cost of
-   * `billed`; with null it is not made.
-   */
-  shapeFor(shape: CompiledRead, values: BoundTexts, billed: BilledCaller | null): Shape {
+  execute(read: BoundRead, listener: ReadListener): void {
+    const { compiled, parameters, prepare, caller } = read;
+    read.shape = this.shapeOf(compiled, parameters, prepare ? { caller, from: NO_ADDRESS } : null);
+    this.next.execute(read, listener);
+  }
+
+  /** Until the choice is made, the read is planned for its values. */
+  override shapeOf(shape: CompiledRead, values: BoundTexts, billed: BilledCaller | null): Shape {
     const uneven = unevenOf(shape);
     if (uneven === null) return shape;
     const choice = this.#choices.get(shape);
@@ -67,12 +78,15 @@ export class PlanChoices {
     return choice ? choice.shapeFor(values) : this.#undecided(shape);
   }
 
-  /** As `shapeFor`, when the choice is made. */
-  async chosenFor(shape: CompiledRead, values: BoundTexts, billed: BilledCaller): Promise<Shape> {
+  override async settledShapeOf(shape: CompiledRead, values: BoundTexts, billed: BilledCaller): Promise<Shape> {
     if (unevenOf(shape) === null) return shape;
-    this.shapeFor(shape, values, billed);
+    this.shapeOf(shape, values, billed);
     await this.#last;
-    return this.shapeFor(shape, values, null);
+    return this.shapeOf(shape, values, null);
+  }
+
+  override chooseAgain(): void {
+    this.statistics.version++;
   }
 
   #decide(shape: CompiledRead, uneven: UnevenRead, billed: BilledCaller): void {

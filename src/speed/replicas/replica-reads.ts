@@ -6,9 +6,9 @@
 import { ServiceError } from '../../base/errors.js';
 import { asError } from '../../base/narrow.js';
 import { isVolatile, plansOf } from '../../compiler/statements/read.js';
-import type { ReadNeed } from '../../server/execute/consistency.js';
-import { type CompiledRead, factOf } from '../../server/execute/reads/compiled-read.js';
+import { factOf } from '../../server/execute/reads/compiled-read.js';
 import type { BoundRead, ReadExecutor, ReadListener } from '../../server/execute/reads/read-executor.js';
+import { ReadLayer } from '../../server/execute/reads/read-layer.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import type { ReadBatcher } from '../batching/read-batcher.js';
 import type { Replica, Replicas } from './replicas.js';
@@ -20,12 +20,6 @@ interface ServerCounts {
   readonly statements: number;
 }
 
-/** A read of several batches. */
-export interface Streamed {
-  readonly compiled: CompiledRead;
-  readonly need?: ReadNeed | null;
-}
-
 /** Whether only the primary may serve the read: a function may write, or it shows tables of the service, which follow no caller. */
 const isPrimaryOnly = factOf<boolean>(
   (compiled) => isVolatile(compiled) || plansOf(compiled.plan).some(({ level }) => level.collection.system),
@@ -34,17 +28,20 @@ const isPrimaryOnly = factOf<boolean>(
 /** Whether it is a page of a list that is read with cursors: all pages are read from one server. */
 const isPaged = factOf<boolean>(({ plan }) => plansOf(plan).some(({ cursor }) => cursor));
 
-export class ReplicaReads implements ReadExecutor {
+export class ReplicaReads extends ReadLayer {
   /** Reads that the primary was sent. */
   #primaryReads = 0;
   readonly #batchers = new Map<Replica, ReadBatcher>();
   readonly #unanswered = new Map<Replica, Set<ReplicaListener>>();
 
+  /** `primary` has the batches of `next`. */
   constructor(
+    next: ReadExecutor,
     readonly replicas: Replicas,
     private readonly primary: ReadBatcher,
     batcherOf: (database: Database) => ReadBatcher,
   ) {
+    super(next);
     for (const replica of replicas.all) {
       const batcher = batcherOf(replica.database);
       replica.database.readQueue = batcher;
@@ -84,23 +81,28 @@ export class ReplicaReads implements ReadExecutor {
 
   #sendToPrimary(read: BoundRead, listener: ReadListener): void {
     this.#primaryReads++;
-    this.primary.execute(read, listener);
+    this.next.execute(read, listener);
   }
 
-  /** For a read of several batches, which stays on one server. */
-  async stream<Result>(
-    { need = null, compiled }: Streamed,
-    run: (replica: Replica | null) => Promise<Result>,
+  override async stream<Result>(
+    read: Pick<BoundRead, 'compiled' | 'need'>,
+    run: (database: Database) => Promise<Result>,
+    mayRepeat: () => boolean,
   ): Promise<Result> {
+    const { need, compiled } = read;
     const replica =
       need && !isPrimaryOnly(compiled) ? await this.replicas.choose(need.position, need.timeline, null) : null;
+    const toPrimary = (): Promise<Result> => this.next.stream(read, run, mayRepeat);
     if (!replica) {
       this.#primaryReads++;
-      return run(null);
+      return toPrimary();
     }
     begin(replica);
     try {
-      return await run(replica);
+      return await run(replica.database);
+    } catch (error) {
+      if (!mayRepeat() || !mayLieInReplica(error, replica)) throw error;
+      return await toPrimary();
     } finally {
       replica.outstanding--;
     }
@@ -182,7 +184,7 @@ class ReplicaListener implements ReadListener {
  * Errors of values, limits and time would be the same on the primary. Others may not occur there: those of changes that the replica has not
  * replayed, of missing rights, and of statements that were cancelled because they blocked the replay.
  */
-export function mayLieInReplica(error: unknown, replica: Replica): boolean {
+function mayLieInReplica(error: unknown, replica: Replica): boolean {
   if (error instanceof ServiceError) return false;
   const failure = asError(error);
   const code = 'code' in failure ? String(failure.code) : '';

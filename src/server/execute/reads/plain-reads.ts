@@ -8,12 +8,12 @@ import type { Database, ReadQueue } from '../../postgres/pools/database.js';
 import type { Connection } from '../../postgres/wire/connection.js';
 import { settingQuery, type WireQuery } from '../../postgres/wire/wire-query.js';
 import type { CompiledRead } from './compiled-read.js';
-import { type BoundRead, planKindOf, type ReadEngine, type ReadListener, type Shape } from './read-executor.js';
+import { type BoundRead, planKindOf, type ReadExecutor, type ReadListener, type Shape } from './read-executor.js';
 
 /** Milliseconds between two checks for statements whose clients have left. */
 const SWEEP_INTERVAL_MS = 500;
 
-export class PlainReads implements ReadEngine, ReadQueue {
+export class PlainReads implements ReadExecutor, ReadQueue {
   readonly memory = null;
   /** How many statements carried 0 and 1 reads, for metrics. */
   readonly sizes = new Float64Array(2);

@@ -31,18 +31,23 @@ export interface Shape {
   readonly isFenced?: boolean;
 }
 
-/** A read with its values. */
+/** A read with its values. The executors that pass it on may change the form and the server. */
 export interface BoundRead {
   readonly compiled: CompiledRead;
   /** The form in which it is sent. */
-  readonly shape: Shape;
+  shape: Shape;
+  readonly caller: Identity;
+  /** The values of the request, and those of the statement. */
+  readonly values: Values;
   readonly parameters: (string | null)[];
   /** Whether the connection keeps the statement for the next time. */
   readonly prepare: boolean;
   /** The settings of the caller that its transaction begins with, or null. */
   readonly settings: CallerSettings | null;
   /** The position that a replica needs to serve it, or null if the primary has to. */
-  readonly need: ReadNeed | null;
+  need: ReadNeed | null;
+  /** The client, if the result may come from memory: its address distinguishes callers without an account. Otherwise null. */
+  readonly from: { readonly address: string } | null;
 }
 
 /** Waits for an answer. */
@@ -56,18 +61,16 @@ export interface ReadListener {
   onError(error: unknown): void;
   /** The answer is in memory. Only reads that may be answered from memory need it. */
   onKept?(answer: KeptAnswer): void;
-  /** The result may come from another server than the primary, or from a later attempt: it must not be kept. */
-  giveUp?(): void;
 }
 
 /** Sends reads to PostgreSQL. */
-export interface ReadExecutor {
+export interface ReadSender {
   /** A warm read needs no promise: the listener may be called before this returns. */
   execute(read: BoundRead, listener: ReadListener): void;
 }
 
-/** The executors of a service, and what they know of its reads. */
-export interface ReadEngine extends ReadExecutor {
+/** The executor of a thread: the plain one, or layers around it (`ReadLayer`). */
+export interface ReadExecutor extends ReadSender {
   /**
    * The form in which the read is sent: a statement may need different plans for different values. The choice is made at the cost of
    * `billed`; with null it is not made.
@@ -75,50 +78,30 @@ export interface ReadEngine extends ReadExecutor {
   shapeOf(compiled: CompiledRead, values: BoundTexts, billed: BilledCaller | null): Shape;
   /** As `shapeOf`, when the choice is made. */
   settledShapeOf(compiled: CompiledRead, values: BoundTexts, billed: BilledCaller): Promise<Shape>;
+  /** Makes the choices of forms again: the indexes are others. */
+  chooseAgain(): void;
   /** Runs a read of several batches, which stays on one server. `run` is repeated on the primary if a replica fails and `mayRepeat`. */
   stream<Result>(
-    read: Pick<BoundRead, 'compiled'> & { readonly need?: ReadNeed | null },
+    read: Pick<BoundRead, 'compiled' | 'need'>,
     run: (database: Database) => Promise<Result>,
     mayRepeat: () => boolean,
   ): Promise<Result>;
-  /** Makes the choices of forms again: the indexes are others. */
-  chooseAgain(): void;
   /** Results in memory, or null if none are kept. */
   readonly memory: ResultMemory | null;
 }
 
 export type BoundTexts = readonly (string | null)[];
 
-/** A read whose result may be in memory. */
-export interface MemorableRead {
-  readonly compiled: CompiledRead;
-  readonly values: Values;
-  readonly caller: Identity;
-  /** The values of the statement. */
-  readonly bound: BoundTexts;
-  /** The digest of the caller's settings in the database, or '' without DATABASE_CALLER. */
-  readonly digest: string;
-}
-
-/** Keeps results of the primary in memory. */
+/** Results of the primary in memory. */
 export interface ResultMemory {
-  /** Whether results of the statement may be kept, now or while such a read is under way. */
-  mayKeep(compiled: CompiledRead): boolean;
   /** Whether a caller, who has seen the database at that position, may get results from memory. */
   serves(caller: Identity, from: { readonly address: string }, seen?: LogPosition): boolean;
   /** Why results of the statement are not kept, or null if they are. */
   reason(compiled: CompiledRead): string | null;
-  /**
-   * Passes the result from memory to the listener, or calls `send` with a listener that compares or keeps it. `from` is the client, or null
-   * if the result has to come from PostgreSQL.
-   */
-  answer(
-    read: MemorableRead,
-    listener: ReadListener,
-    from: { readonly address: string } | null,
-    send: (listener: ReadListener, isKept: boolean) => void,
-  ): void;
 }
+
+/** Callers without an account share a budget for background work. */
+export const NO_ADDRESS = { address: '' };
 
 /** For which values PostgreSQL plans a shape: for none in particular, or for those of each read. */
 export function planKindOf({ isFenced, isPlannedPerRead, isUnprepared }: Shape): PlanKind {

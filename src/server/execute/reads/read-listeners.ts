@@ -51,6 +51,10 @@ export class RecoveringListener implements ReadListener {
     return this.listener.caller ?? '';
   }
 
+  onKept(answer: KeptAnswer): void {
+    this.listener.onKept?.(answer);
+  }
+
   onResult(cell: Buffer | null, reads: number): void {
     this.listener.onResult(cell, reads);
   }

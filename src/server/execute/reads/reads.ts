@@ -41,7 +41,15 @@ import { StatementCache, type StatementCacheLimits } from '../statement-cache.js
 import type { Writer } from '../writer.js';
 import { type CompiledRead, compileShape, hasOpening, isStream, unevenOf } from './compiled-read.js';
 import { DatabaseRefusals } from './database-refusals.js';
-import { planKindOf, type ReadEngine, type ReadListener, type ResultMemory, type Shape } from './read-executor.js';
+import {
+  type BoundRead,
+  NO_ADDRESS,
+  planKindOf,
+  type ReadExecutor,
+  type ReadListener,
+  type ResultMemory,
+  type Shape,
+} from './read-executor.js';
 import { PromiseListener, RecoveringListener } from './read-listeners.js';
 import { refusedInQuery, sentOrNamed } from './refused-values.js';
 
@@ -110,7 +118,7 @@ interface ReadServices {
   /** The callers as the database learns them, or null with DATABASE_CALLER=service. */
   readonly callers: DatabaseCaller | null;
   readonly consistency: Consistency | null;
-  readonly engine: ReadEngine;
+  readonly engine: ReadExecutor;
   readonly budgets: CallerBudgets;
   readonly shapeStats: ShapeStats;
   /** Hooks that add conditions, or null if there are none. */
@@ -123,7 +131,7 @@ export class Reads {
   readonly shapeStats: ShapeStats;
   readonly refusals: DatabaseRefusals;
   readonly budgets: CallerBudgets;
-  readonly engine: ReadEngine;
+  readonly engine: ReadExecutor;
   /** Statements whose cost is acceptable, for all values or for the values listed below. */
   readonly #affordable = new WeakSet<CompiledRead>();
   readonly #affordableValues = new WeakMap<CompiledRead, LRUCache<string, true>>();
@@ -293,47 +301,30 @@ export class Reads {
     );
   }
 
-  /** As `run`, but a listener takes the body as it arrives: a warm read needs no promise. */
+  /** As `run`, but a listener takes the body as it arrives: a warm read needs no promise. The result may come from memory. */
   answer(read: PreparedRead, listener: ReadListener): void {
-    const { memory } = this.engine;
-    if (memory === null || !memory.mayKeep(read.compiled)) this.#answer(read, listener);
-    else this.#answerBesideMemory(read, listener, memory);
-  }
-
-  #answer(read: PreparedRead, listener: ReadListener): void {
-    if (this.limits.cost === null || this.#affordable.has(read.compiled))
-      this.#send(read, new RecoveringListener(listener, (error) => this.#recover(error, read, listener)));
-    else {
-      listener.giveUp?.();
-      this.#settle(this.run(read, listener), listener);
-    }
-  }
-
-  /** Only results of the primary are kept: a replica may be behind the changes that were reported. */
-  #answerBesideMemory(read: PreparedRead, listener: ReadListener, memory: ResultMemory): void {
-    const { query, compiled, caller, fromMemory = null } = read;
-    const bound = bind(compiled.statement.parameters, query.values, caller);
-    const digest = this.settingsOf(read)?.digest ?? '';
-    memory.answer({ compiled, values: query.values, caller, bound, digest }, listener, fromMemory, (next, isKept) =>
-      this.#answer(isKept ? { ...read, need: null } : read, next),
-    );
+    if (this.limits.cost === null || this.#affordable.has(read.compiled)) {
+      const recovering = new RecoveringListener(listener, (error) => this.#recover(error, read, listener));
+      this.#send(read, recovering, read.fromMemory ?? null);
+    } else this.#settle(this.run(read, listener), listener);
   }
 
   #run(read: PreparedRead, client: { readonly aborted: boolean }): Promise<Buffer | null> {
     return new Promise((resolve, reject) => {
-      this.#send(read, new PromiseListener(client, read.caller.user ?? '', resolve, reject));
+      this.#send(read, new PromiseListener(client, read.caller.user ?? '', resolve, reject), null);
     });
   }
 
-  #send(read: PreparedRead, listener: ReadListener): void {
-    const { query, compiled, caller } = read;
-    const { need = null } = read;
+  #send(read: PreparedRead, listener: ReadListener, from: BoundRead['from']): void {
+    const { query, compiled, caller, need = null } = read;
     const settings = this.settingsOf(read);
-    const bound = bind(compiled.statement.parameters, query.values, caller);
-    const isReused = this.#statements.isReused(compiled);
-    const billed = isReused ? { caller, from: NO_ADDRESS } : null;
-    const shape = this.engine.shapeOf(compiled, bound, billed);
-    this.engine.execute({ compiled, shape, parameters: bound, prepare: isReused, settings, need }, listener);
+    const parameters = bind(compiled.statement.parameters, query.values, caller);
+    const prepare = this.#statements.isReused(compiled);
+    const { values } = query;
+    this.engine.execute(
+      { compiled, shape: compiled, caller, values, parameters, prepare, settings, need, from },
+      listener,
+    );
   }
 
   /** The settings that the transaction of the read begins with, or null if it needs none. */
@@ -344,7 +335,6 @@ export class Reads {
 
   /** After a failure that may lie in a schema which changed. */
   #recover(failure: unknown, read: PreparedRead, listener: ReadListener): void {
-    listener.giveUp?.();
     const body = this.#retry(read, (current, attempt) =>
       attempt === 1 ? Promise.reject(failure) : this.#run(current, listener),
     );
@@ -423,7 +413,11 @@ export class Reads {
     };
     const mayRepeat = (): boolean => !isSent;
     const send = (current: PreparedRead): Promise<CompiledRead> =>
-      this.engine.stream(current, (database) => sendTo(database, current), mayRepeat);
+      this.engine.stream(
+        { compiled: current.compiled, need: current.need ?? null },
+        (database) => sendTo(database, current),
+        mayRepeat,
+      );
     // An answer that has begun cannot be repeated.
     return this.#retry(read, send, mayRepeat);
   }
@@ -526,9 +520,6 @@ function proposed(candidate: IndexCandidate): ProposedIndex {
   const { kind, schema, table, extension, names: columns } = candidate;
   return { kind, schema, table, extension, columns, statement: candidateStatement(candidate) };
 }
-
-/** Callers without an account share a budget for background work. */
-const NO_ADDRESS = { address: '' };
 
 /** For one shape. */
 const MAX_AFFORDABLE_VALUES = 1_000;
