@@ -13,6 +13,7 @@ import { parseLimits } from '../src/server/config/parse-limits.js';
 import { createClientAddressResolver } from '../src/server/http/client-address.js';
 import { Exchange, type ServerHooks } from '../src/server/http/exchange.js';
 import { Router } from '../src/server/http/router.js';
+import { ReadBatcher } from '../src/speed/batching/read-batcher.js';
 import { CASES } from './cases.js';
 import { ADMINISTRATOR } from './environment.js';
 
@@ -64,7 +65,7 @@ export async function measureHits(databaseUrl: string): Promise<void> {
         itemsRoutes({ identities, reads, writes, limits: parseLimits(config), live: () => null }),
       );
       let calls = 0;
-      reads.engine.execute = () => {
+      ReadBatcher.prototype.execute = () => {
         calls++;
       };
       for (const [title, urlOf] of requests()) {
