@@ -51,7 +51,7 @@ export async function createCore(
   const services = { database, mirror, policies, callers, consistency };
   const readHooks = hooks?.reads ?? null;
   const reads = new Reads(
-    { ...services, engine: executors.reads, budgets, shapeStats, readHooks },
+    { ...services, executor: executors.reads, budgets, shapeStats, readHooks },
     readLimits,
     observe,
   );

@@ -171,7 +171,7 @@ class TrialBench {
   /** The plan that the service would have now: another index may lead to another kind of plan. */
   async plan({ planned }: Pick<Target, 'planned'>): Promise<Explained> {
     const { reads, database } = this.twin.core;
-    reads.engine.chooseAgain();
+    reads.executor.chooseAgain();
     const sent = await reads.chosenShape(planned.read);
     const explained = await explainSent(this.twin, sent);
     const { 'Total Cost': costOfValues } = await explainCustom(database, sent.shape.statement.text, sent.values);

@@ -29,7 +29,7 @@ export interface ChangeListener
 
 type OptionalCalls = 'arriving' | 'lost' | 'refreshing';
 
-export interface ChangeLimits {
+interface ChangeLimits {
   /** LIVE. */
   readonly mode: LiveMode;
   /** Bytes of log that PostgreSQL may keep for a stream. */

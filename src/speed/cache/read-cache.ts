@@ -51,7 +51,7 @@ const SHAPE_BYTES = 8_192;
 /** Bytes of an entry besides its body and its key: objects, and its places in maps. */
 const ENTRY_BYTES = 850;
 
-export class CacheEntry implements Dependent, Kept, KeptAnswer {
+class CacheEntry implements Dependent, Kept, KeptAnswer {
   readonly key: string;
   probe: string | null;
   readonly group: number;

@@ -3,7 +3,7 @@ import type { Field } from '../../../compiler/model/model.js';
 import type { Level, Output, RowLevel } from '../../../compiler/plan/plan.js';
 import { factOf } from '../../execute/reads/compiled-read.js';
 
-export interface ExportedFields {
+interface ExportedFields {
   readonly columns: readonly (readonly string[])[];
   /** The fields that hold a geometry, and the key field. */
   readonly geometryFields: readonly string[];

@@ -47,7 +47,6 @@ import {
   planKindOf,
   type ReadExecutor,
   type ReadListener,
-  type ResultMemory,
   type Shape,
 } from './read-executor.js';
 import { PromiseListener, RecoveringListener } from './read-listeners.js';
@@ -118,7 +117,7 @@ interface ReadServices {
   /** The callers as the database learns them, or null with DATABASE_CALLER=service. */
   readonly callers: DatabaseCaller | null;
   readonly consistency: Consistency | null;
-  readonly engine: ReadExecutor;
+  readonly executor: ReadExecutor;
   readonly budgets: CallerBudgets;
   readonly shapeStats: ShapeStats;
   /** Hooks that add conditions, or null if there are none. */
@@ -131,7 +130,7 @@ export class Reads {
   readonly shapeStats: ShapeStats;
   readonly refusals: DatabaseRefusals;
   readonly budgets: CallerBudgets;
-  readonly engine: ReadExecutor;
+  readonly executor: ReadExecutor;
   /** Statements whose cost is acceptable, for all values or for the values listed below. */
   readonly #affordable = new WeakSet<CompiledRead>();
   readonly #affordableValues = new WeakMap<CompiledRead, LRUCache<string, true>>();
@@ -142,7 +141,7 @@ export class Reads {
     observe: Observer,
   ) {
     const { mirror } = services;
-    this.engine = services.engine;
+    this.executor = services.executor;
     this.shapeStats = services.shapeStats;
     this.#statements = new StatementCache(mirror, limits, observe);
     this.refusals = new DatabaseRefusals(observe, limits.raisedStatuses);
@@ -208,15 +207,10 @@ export class Reads {
 
   /** Whether a result in memory is recent enough for the request. Conditions of extensions may change at any time. */
   #mayReadMemory(client: RequestClient, caller: Identity, preferred: ConsistencyLevel | null): boolean {
-    const { memory } = this.engine;
+    const { memory } = this.executor;
     if (memory === null || caller.conditions) return false;
     const seen = readPosition(client.position);
     return preferred !== 'strong' && !client.noCache && memory.serves(caller, client, seen);
-  }
-
-  /** Results in memory, or null if none are kept. */
-  get memory(): ResultMemory | null {
-    return this.engine.memory;
   }
 
   /** Memory for large answers. */
@@ -321,7 +315,7 @@ export class Reads {
     const parameters = bind(compiled.statement.parameters, query.values, caller);
     const prepare = this.#statements.isReused(compiled);
     const { values } = query;
-    this.engine.execute(
+    this.executor.execute(
       { compiled, shape: compiled, caller, values, parameters, prepare, settings, need, from },
       listener,
     );
@@ -413,7 +407,7 @@ export class Reads {
     };
     const mayRepeat = (): boolean => !isSent;
     const send = (current: PreparedRead): Promise<CompiledRead> =>
-      this.engine.stream(
+      this.executor.stream(
         { compiled: current.compiled, need: current.need ?? null },
         (database) => sendTo(database, current),
         mayRepeat,
@@ -426,7 +420,7 @@ export class Reads {
   async chosenShape({ query, compiled, caller }: PreparedRead): Promise<ChosenShape> {
     const values = bind(compiled.statement.parameters, query.values, caller);
     if (isStream(compiled)) return { shape: { ...compiled, isUnprepared: true }, values };
-    return { shape: await this.engine.settledShapeOf(compiled, values, { caller, from: NO_ADDRESS }), values };
+    return { shape: await this.executor.settledShapeOf(compiled, values, { caller, from: NO_ADDRESS }), values };
   }
 
   /** The statement and PostgreSQL's plan for it. With `analyze` the statement is executed. */
@@ -437,14 +431,14 @@ export class Reads {
   async #explain(read: PreparedRead, analyze: boolean): Promise<Explanation> {
     const { query, compiled, caller } = read;
     const bound = bind(compiled.statement.parameters, query.values, caller);
-    const shape = this.engine.shapeOf(compiled, bound, null);
+    const shape = this.executor.shapeOf(compiled, bound, null);
     const { text } = shape.statement;
     const explain = analyze ? 'explain (format json, analyze, buffers) ' : 'explain (format json) ';
     const [row] = await this.services.database.rowsAs<{ 'QUERY PLAN': Explanation['plan'] }>(this.settingsOf(read), {
       text: explain + text,
       parameters: bound,
     });
-    const { memory } = this.engine;
+    const { memory } = this.executor;
     const reason = memory === null ? null : (conditional(caller) ?? memory.reason(compiled));
     const kept = memory === null ? {} : { cache: { kept: reason === null, reason } };
     const indexes = indexCandidates(compiled.plan).map((group) => group.map(proposed));
