@@ -109,6 +109,7 @@ export default defineConfig({
         items: [
           page('Hooks and routes', 'extending'),
           page('In a Node program', 'node-program'),
+          page('Write a feature', 'own-features'),
           page('Compile without a database', 'compiler'),
         ],
       },

@@ -42,8 +42,8 @@ import { Router } from '../server/http/router.js';
 import { addSystemTables } from '../server/postgres/catalog/system-tables.js';
 import { checkHealth, Readiness } from '../server/postgres/health.js';
 import type { App, Broadcast, Core, Shared, ThreadMakers } from '../server/threads/thread-parts.js';
+import { featuresOf, loadChosen } from './chosen-features.js';
 import { createCore, synonymsOf } from './core.js';
-import { features } from './features.js';
 import { type CommonContext, dialectOf, OpenFeatures, prepareProcess } from './open-features.js';
 import { openTables } from './tables.js';
 
@@ -111,7 +111,7 @@ function openFeatures(
   };
   const services = { identities, items, access, limits, dialect, hooks };
   const context = { config, core, observe, ...services, gather, fetch, reload, ...later };
-  return OpenFeatures.open(features, context, {
+  return OpenFeatures.open(featuresOf(config), context, {
     broadcast: (name, payload) => shared.broadcast({ kind: 'feature', name, payload }),
     ask: shared.ask,
   });
@@ -158,7 +158,7 @@ async function createParts(config: Config, core: Core, shared: Shared, observe: 
   const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config), live: () => later.live };
   const persisted = openPersistedQueries(config, shared);
   const readiness = new Readiness(shared.health);
-  const dialect = await dialectOf(features, config);
+  const dialect = await dialectOf(featuresOf(config), config);
   const services = { identities, access, items, later, dialect, persisted, readiness };
   return { config, core, shared, observe, ...services };
 }
@@ -202,7 +202,7 @@ function restRoutes(parts: Parts, { opened, metrics, operations }: RouteParts): 
     ...authRoutes(access, opened.logins),
     ...modelRoutes(parts),
     ...meRoutes(items),
-    ...systemRoutes(openTables(features).resources, { ...items, resources: opened.resources }),
+    ...systemRoutes(openTables(featuresOf(config)).resources, { ...items, resources: opened.resources }),
     ...itemsRoutes(items),
     ...functionRoutes(items),
     ...opened.routes,
@@ -283,5 +283,8 @@ export const MAKERS: ThreadMakers = {
   createCore,
   createApp,
   synonymsOf,
-  prepareProcess: (config, observe) => prepareProcess(features, config, observe),
+  prepareProcess: async (config, observe) => {
+    await loadChosen(config);
+    await prepareProcess(featuresOf(config), config, observe);
+  },
 };

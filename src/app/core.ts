@@ -13,12 +13,13 @@ import { Reads } from '../server/execute/reads/reads.js';
 import { Writes } from '../server/execute/writes/writes.js';
 import { SchemaChanges } from '../server/schema/change/change.js';
 import type { Core, CoreSources } from '../server/threads/thread-parts.js';
-import { features } from './features.js';
+import { featuresOf } from './chosen-features.js';
 import { dialectOf, hooksOf, openHooks } from './open-features.js';
 import { openTables } from './tables.js';
 
 /** The names of the service's own collections that clients of another API use, or null. */
 export async function synonymsOf(config: Config): Promise<Synonyms | null> {
+  const features = featuresOf(config);
   openTables(features);
   return (await dialectOf(features, config))?.synonyms ?? null;
 }
@@ -37,6 +38,7 @@ export async function createCore(
     batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
     raisedStatuses: config.POSTGREST_ERRORS,
   };
+  const features = featuresOf(config);
   policies.allowApp(openTables(features).appPermissions);
   const hooks = await openHooks(features, { config, mirror, policies, observe, extensions });
   // A hook calls the API while its transaction has a connection.

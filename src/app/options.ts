@@ -12,16 +12,21 @@ export type FullConfig = ConfigWith<AllOptions>;
 
 const all: readonly Feature[] = features;
 
-export const options = new OptionReader<AllOptions>(
-  Object.assign({}, OPTIONS, ...all.map((feature) => feature.options)),
-  new Map(all.flatMap(({ options = {}, topic = '' }) => Object.keys(options).map((name) => [name, topic]))),
-);
+/** Reads the options of the service and of these features. */
+export function optionsOf(list: readonly Feature[]): OptionReader<AllOptions> {
+  return new OptionReader<AllOptions>(
+    Object.assign({}, OPTIONS, ...list.map((feature) => feature.options)),
+    new Map(list.flatMap(({ options = {}, topic = '' }) => Object.keys(options).map((name) => [name, topic]))),
+  );
+}
+
+export const options = optionsOf(all);
 
 export function readConfig(environment: Environment): FullConfig {
   return options.config<AllOptions>(environment);
 }
 
-/** The log, with the events of all features. */
-export function openLog(level: string): Observer {
-  return createObserver(level, Object.assign({}, ...all.map(({ events }) => events)));
+/** The log, with the events of these features. */
+export function openLog(level: string, list: readonly Feature[] = all): Observer {
+  return createObserver(level, Object.assign({}, ...list.map(({ events }) => events)));
 }

@@ -27,7 +27,7 @@ import type { Extension } from '../server/execute/hooks/definition.js';
 import { deleteExpiredKeys } from '../server/execute/writes/idempotency.js';
 import type { Program, Report } from '../server/feature/command.js';
 import type { DatabaseSource, StartedDatabase } from '../server/feature/database-source.js';
-import type { Feature, ProcessContext } from '../server/feature/feature.js';
+import type { ProcessContext } from '../server/feature/feature.js';
 import type { LocalServer } from '../server/feature/local-server.js';
 import { openAdmin } from '../server/http/admin-server.js';
 import type { RequestListener } from '../server/http/app.js';
@@ -57,8 +57,8 @@ import {
   urlOf,
 } from '../server/threads/threads.js';
 import { MAKERS } from './app.js';
+import { checkWorkers, featuresOf } from './chosen-features.js';
 import { createCore, synonymsOf } from './core.js';
-import { features } from './features.js';
 import { diagnose, inOrder } from './open-features.js';
 import { openLog, options } from './options.js';
 import { speed as fast } from './speed.js';
@@ -179,6 +179,7 @@ async function serve(
   if (!serving.listens && config.WORKERS > 1) throw new StartError('WORKERS must be 1 for a service without a port');
   if (serving.extensions.length > 0 && config.WORKERS > 1)
     throw new StartError('WORKERS must be 1 for extensions of the program: name their modules in EXTENSIONS');
+  checkWorkers(config);
   const threads: Threads =
     config.WORKERS === 1
       ? new SingleThread(config, observe, serving, { ...MAKERS, openExecutors: speed.open })
@@ -237,7 +238,7 @@ async function startMain(
     broadcast: (message) => void broadcast({ kind: 'executors', message }),
   });
   started.add(() => shared.close(), Infinity);
-  const messages = [await describeServed(mirror.model, database), ...(await describeLeft(database))];
+  const messages = [await describeServed(mirror.model, database), ...(await describeLeft(config, database))];
   const secret = await openSecret(config.SECRET, embedded?.directory ?? null, (event) => messages.push(event));
   await broadcastChanges(database, broadcast, started);
   startMaintenance(start, database);
@@ -362,8 +363,7 @@ async function findDatabase(config: Config): Promise<Config> {
 
 /** The source of a database where no DATABASE_URL is set. */
 async function databaseSource(config: Config, observe: Observer = () => {}): Promise<DatabaseSource> {
-  const all: readonly Feature[] = features;
-  const feature = all.find(({ database }) => database !== undefined);
+  const feature = featuresOf(config).find(({ database }) => database !== undefined);
   if (!feature?.database) throw new StartError('there is no database: set --database-url or DATABASE_URL');
   return feature.database({ config, observe });
 }
@@ -387,7 +387,10 @@ export const PROGRAM: Program = {
   readWords: (...words) => options.words(...words),
   readFlags: (words) => options.flags(words),
   readConfig: (environment) => options.config(environment),
-  diagnose: async (context) => [...(await fast.diagnose(context)), ...(await diagnose(features, context))],
+  diagnose: async (context) => [
+    ...(await fast.diagnose(context)),
+    ...(await diagnose(featuresOf(context.config), context)),
+  ],
   createObserver: openLog,
   withCore,
   withDatabase,
@@ -464,7 +467,7 @@ async function startSources(start: Start, broadcast: Send): Promise<Sources> {
 /** Creates the service's tables, or updates them. */
 async function prepareTables(start: Start, database: Database, demo: boolean): Promise<void> {
   const { SYSTEM_SCHEMA: system, DATABASE_SCHEMA: schema } = start.config;
-  const { migrations: files } = openTables(features);
+  const { migrations: files } = openTables(featuresOf(start.config));
   await migrateDirectly(start, database, { demo, system, files }).catch((error: unknown) => {
     const denied = error instanceof Error && 'code' in error && error.code === '42501';
     throw denied
@@ -504,7 +507,7 @@ function startMaintenance({ config, started }: Start, database: Database): void 
 
 /** Starts the work of features that exists once. */
 async function startFeatures({ config, observe, started }: Start, database: Database, broadcast: Send): Promise<void> {
-  for (const { name, openOnce } of inOrder(features)) {
+  for (const { name, openOnce } of inOrder(featuresOf(config))) {
     const context: ProcessContext = {
       config,
       database,
@@ -523,8 +526,8 @@ async function describeServed({ schemas, collections, refused }: Model, database
 }
 
 /** Tables of features that the service does not have. */
-async function describeLeft(database: Database): Promise<readonly Event[]> {
-  const { tables, triggers } = await findLeftovers(database, openTables(features).migrations);
+async function describeLeft(config: Config, database: Database): Promise<readonly Event[]> {
+  const { tables, triggers } = await findLeftovers(database, openTables(featuresOf(config)).migrations);
   return tables.length === 0 ? [] : [{ kind: 'tables-left', tables, triggers: triggers.length }];
 }
 

@@ -14,7 +14,10 @@ import {
 import type { OPTIONS } from './option-table.js';
 
 /** The values of the options of the service. */
-export type Config = Values<typeof OPTIONS>;
+export type Config = Values<typeof OPTIONS> & {
+  /** The ids of the features that a program has chosen; absent for all. */
+  readonly features?: readonly string[];
+};
 
 /** The values of the options of the service and of a feature. */
 export type ConfigWith<Table extends OptionTable> = Config & Values<Table>;
