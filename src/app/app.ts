@@ -37,6 +37,7 @@ import { watchChanges } from '../server/changes/change-watch.js';
 import type { Config } from '../server/config/config.js';
 import { parseLimits } from '../server/config/parse-limits.js';
 import { userStore } from '../server/execute/system-collections/user-writes.js';
+import { openTables } from '../server/feature/tables.js';
 import { createCookies } from '../server/http/cookies.js';
 import { Router } from '../server/http/router.js';
 import { addSystemTables } from '../server/postgres/catalog/system-tables.js';
@@ -45,7 +46,6 @@ import type { App, Broadcast, Core, Shared, ThreadMakers } from '../server/threa
 import { featuresOf, loadChosen } from './chosen-features.js';
 import { createCore, synonymsOf } from './core.js';
 import { type CommonContext, dialectOf, OpenFeatures, prepareProcess } from './open-features.js';
-import { openTables } from './tables.js';
 
 export async function createApp(config: Config, core: Core, shared: Shared, observe: Observer): Promise<App> {
   const parts = await createParts(config, core, shared, observe);

@@ -11,11 +11,11 @@ import { CallerBudgets } from '../server/execute/caller-budget.js';
 import { CORE_HOOKS } from '../server/execute/hooks/write-hooks.js';
 import { Reads } from '../server/execute/reads/reads.js';
 import { Writes } from '../server/execute/writes/writes.js';
+import { openTables } from '../server/feature/tables.js';
 import { SchemaChanges } from '../server/schema/change/change.js';
 import type { Core, CoreSources } from '../server/threads/thread-parts.js';
 import { featuresOf } from './chosen-features.js';
 import { dialectOf, hooksOf, openHooks } from './open-features.js';
-import { openTables } from './tables.js';
 
 /** The names of the service's own collections that clients of another API use, or null. */
 export async function synonymsOf(config: Config): Promise<Synonyms | null> {

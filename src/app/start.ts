@@ -29,6 +29,7 @@ import type { Program, Report } from '../server/feature/command.js';
 import type { DatabaseSource, StartedDatabase } from '../server/feature/database-source.js';
 import type { ProcessContext } from '../server/feature/feature.js';
 import type { LocalServer } from '../server/feature/local-server.js';
+import { openTables } from '../server/feature/tables.js';
 import { openAdmin } from '../server/http/admin-server.js';
 import type { RequestListener } from '../server/http/app.js';
 import { deleteExpiredCounts, openLimitStore } from '../server/http/limit-store.js';
@@ -62,7 +63,6 @@ import { createCore, synonymsOf } from './core.js';
 import { diagnose, inOrder } from './open-features.js';
 import { openLog, options } from './options.js';
 import { speed as fast } from './speed.js';
-import { openTables } from './tables.js';
 
 export interface Service {
   readonly url: string;

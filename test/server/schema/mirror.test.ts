@@ -8,7 +8,6 @@ import { join } from 'node:path';
 import postgres from 'postgres';
 import t from 'tap';
 import { features } from '../../../src/app/features.js';
-import { openTables } from '../../../src/app/tables.js';
 import { packagePath } from '../../../src/base/package-files.js';
 import type { CatalogDocument } from '../../../src/compiler/model/catalog-document.js';
 import type { SchemaNames } from '../../../src/compiler/model/collection-names.js';
@@ -23,6 +22,7 @@ import {
   type Relation,
 } from '../../../src/compiler/model/model.js';
 import { startEmbedded } from '../../../src/features/embedded/cluster.js';
+import { openTables } from '../../../src/server/feature/tables.js';
 import { systemTables } from '../../../src/server/postgres/catalog/system-tables.js';
 
 const directory = await mkdtemp(join(tmpdir(), 'lateral-mirror-'));

@@ -4,7 +4,7 @@
  */
 import t from 'tap';
 import { features } from '../../../src/app/features.js';
-import { openTables } from '../../../src/app/tables.js';
+import { openTables } from '../../../src/server/feature/tables.js';
 import { runCommand } from '../../support/command.js';
 import {
   ADMIN_TOKEN,

@@ -1,10 +1,10 @@
 /** The tables of the service and of its features. */
 import { join } from 'node:path';
-import { packagePath } from '../base/package-files.js';
-import type { PermissionRow } from '../compiler/access/permissions.js';
-import { addResources, CORE_RESOURCES, type SystemResource } from '../compiler/model/system-resources.js';
-import type { Feature } from '../server/feature/feature.js';
-import { addMigrations, readMigrations, type SystemFile } from '../server/postgres/catalog/system-tables.js';
+import { packagePath } from '../../base/package-files.js';
+import type { PermissionRow } from '../../compiler/access/permissions.js';
+import { addResources, CORE_RESOURCES, type SystemResource } from '../../compiler/model/system-resources.js';
+import { addMigrations, readMigrations, type SystemFile } from '../postgres/catalog/system-tables.js';
+import type { Feature } from './feature.js';
 
 interface ServiceTables {
   readonly migrations: readonly SystemFile[];
