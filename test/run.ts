@@ -129,9 +129,12 @@ const LOOK_MS = 1_000;
 
 /**
  * PostgreSQL's grammar is WebAssembly. To optimize it takes longer than most files use it. JavaScript is optimized twenty times later than
- * usual, for the same reason.
+ * usual, for the same reason: newer versions of Node have no such option.
  */
-const FLAGS: readonly string[] = ['--liftoff-only', '--interrupt-budget=1500000'];
+const FLAGS: readonly string[] = [
+  '--liftoff-only',
+  ...(process.versions.node.startsWith('20.') ? ['--interrupt-budget=1500000'] : []),
+];
 
 /** In place of "random". */
 const SEED = String(Math.floor(Math.random() * 1_000_000));
