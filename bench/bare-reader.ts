@@ -4,7 +4,7 @@
  */
 import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
-import { loadSockets, openPort } from '../src/server/http/listen.js';
+import { loadSockets, openPort } from '../src/server/http/uws-transport.js';
 
 export interface ReaderTask {
   readonly databaseUrl: string;

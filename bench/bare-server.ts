@@ -1,5 +1,5 @@
 /** The plainest server, to compare with: uWebSockets alone, which sends the same bytes for each request. */
-import { loadSockets, openPort } from '../src/server/http/listen.js';
+import { loadSockets, openPort } from '../src/server/http/uws-transport.js';
 
 export interface BareTask {
   /** The headers after the name of the first, in ASCII. */

@@ -39,6 +39,7 @@ import { parseLimits } from '../server/config/parse-limits.js';
 import { userStore } from '../server/execute/system-collections/user-writes.js';
 import { openTables } from '../server/feature/tables.js';
 import { createCookies } from '../server/http/cookies.js';
+import { chooseTransport } from '../server/http/listen.js';
 import { Router } from '../server/http/router.js';
 import { addSystemTables } from '../server/postgres/catalog/system-tables.js';
 import { checkHealth, Readiness } from '../server/postgres/health.js';
@@ -189,7 +190,16 @@ function restRoutes(parts: Parts, { opened, metrics, operations }: RouteParts): 
       introspection: config.GRAPHQL_INTROSPECTION,
       sdlType: dialect?.sdlType ?? 'text/plain',
     }),
-    ...serverRoutes({ config, identities, database, health: shared.health, readiness, dialect, info: opened.info }),
+    ...serverRoutes({
+      config,
+      identities,
+      database,
+      health: shared.health,
+      readiness,
+      dialect,
+      server: async () => (shared.url() === '' ? null : (await chooseTransport(config)).transport.name),
+      info: opened.info,
+    }),
     ...metricsRoutes(metrics, shared.gather),
     ...shapesRoutes({ identities, database, shapes: shared.shapes, shapeStats: reads.shapeStats }),
     ...budgetRoutes({

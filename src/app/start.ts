@@ -34,6 +34,7 @@ import { openAdmin } from '../server/http/admin-server.js';
 import type { RequestListener } from '../server/http/app.js';
 import { deleteExpiredCounts, openLimitStore } from '../server/http/limit-store.js';
 import { createLimits } from '../server/http/limiter.js';
+import { chooseTransport } from '../server/http/listen.js';
 import { prepareThread } from '../server/node/prepare-thread.js';
 import { loginObstacle, settingObstacle, unreadableTables } from '../server/postgres/catalog/caller-login.js';
 import { catalogSourceOf, findOtherSchemas, listen, policiesOf } from '../server/postgres/catalog/catalog.js';
@@ -180,6 +181,9 @@ async function serve(
   if (serving.extensions.length > 0 && config.WORKERS > 1)
     throw new StartError('WORKERS must be 1 for extensions of the program: name their modules in EXTENSIONS');
   checkWorkers(config);
+  // Before the database is touched: a server that does not load must not leave tables there.
+  const { obstacle } = serving.listens ? await chooseTransport(config) : { obstacle: null };
+  if (obstacle !== null) observe({ kind: 'server-replaced', obstacle });
   const threads: Threads =
     config.WORKERS === 1
       ? new SingleThread(config, observe, serving, { ...MAKERS, openExecutors: speed.open })

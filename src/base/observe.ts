@@ -50,6 +50,8 @@ interface Duration {
 const EVENTS = {
   listening: ({ url }: { readonly url: string }) => info(`listening on ${url}`),
   'admin-listening': ({ url }: { readonly url: string }) => info(`serving health checks and metrics on ${url}`),
+  'server-replaced': ({ obstacle }: { readonly obstacle: string }) =>
+    warn(`requests are served by node:http, which is slower (SERVER=node hides this line): ${obstacle}`),
   stopping: ({ reason }: { readonly reason: string }) => info(`stopping: ${reason}`),
   stopped: () => info('stopped'),
   migrated: ({ file }: { readonly file: string }) => info(`applied migration ${file}`),

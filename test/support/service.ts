@@ -184,8 +184,8 @@ export interface TestOptions extends Readonly<Partial<Record<Exclude<OptionName,
 
 /** Ways to serve that nobody may notice: the whole suite has to pass with each of them. */
 export function ways(): Record<string, string> {
-  const { WORKERS = '', READ_BATCHING = '' } = process.env;
-  return { WORKERS, READ_BATCHING };
+  const { WORKERS = '', READ_BATCHING = '', SERVER = '' } = process.env;
+  return { WORKERS, READ_BATCHING, SERVER };
 }
 
 /** With SPEED=none a service executes each read as one statement, as it does without src/speed. */

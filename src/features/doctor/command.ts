@@ -8,6 +8,7 @@ import { quoteIdentifier } from '../../compiler/sql/fragment.js';
 import type { Config } from '../../server/config/config.js';
 import type { Program } from '../../server/feature/command.js';
 import { type CheckStatus, count, type Detail, type Finding, finding } from '../../server/feature/finding.js';
+import { chooseTransport } from '../../server/http/listen.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
 import { loginObstacle, unreadableTables } from '../../server/postgres/catalog/caller-login.js';
 import { findOtherSchemas, loadSchema } from '../../server/postgres/catalog/catalog.js';
@@ -61,6 +62,7 @@ async function examine(
       ...findingsOf(examined),
       ...(await examineCallers(config, database, examined.installed)),
       ...policyFaults(examined),
+      ...(await examineServer(config)),
       ...examineHosts(database),
       ...(await diagnose(examined)),
     ];
@@ -93,6 +95,14 @@ async function lookAt(database: Database, config: Config): Promise<Examined> {
       leftovers,
     };
   });
+}
+
+/** The server that requests would get. */
+async function examineServer(config: Config): Promise<readonly Finding[]> {
+  const { transport, obstacle } = await chooseTransport(config);
+  if (transport.name === 'uws') return [finding('Server', 'ok', 'uWebSockets serves requests')];
+  if (obstacle === null) return [finding('Server', 'ok', 'node:http serves requests (SERVER=node)')];
+  return [finding('Server', 'note', `node:http serves requests, which is slower: ${obstacle}`)];
 }
 
 /** Hosts of DATABASE_URL that a failover would not move to. */

@@ -36,6 +36,11 @@ export const OPTIONS = {
   HOST: text('127.0.0.1', 'Address to listen on'),
   PORT: integer('8055', 0, 65_535, 'Port to listen on; 0 picks a free one'),
   REUSE_PORT: boolean('false', 'Share the port with other processes, so that a new one can take over (Linux)'),
+  SERVER: choice(
+    'auto',
+    ['auto', 'uws', 'node'],
+    'Server of requests: uws is uWebSockets, node is node:http, which is slower; auto: uWebSockets where it loads',
+  ),
   ADMIN_HOST: text('127.0.0.1', 'Address of the admin listener; it requires no token'),
   ADMIN_PORT: optional(
     wholeNumber(0, 65_535),

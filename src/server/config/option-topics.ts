@@ -18,7 +18,10 @@ const MOST_USED: readonly (keyof Config)[] = [
 /** The first topic whose pattern fits the name has the option, unless its feature names another. */
 const TOPICS: readonly (readonly [topic: string, pattern: RegExp])[] = [
   ['Start', /^ADMIN_TOKEN/],
-  ['Listen, stop and reply', /^(REUSE_PORT|ADMIN_(HOST|PORT)|COMPRESSION|SERVER_TIMING|DRAIN_|SHUTDOWN_|BODY_TIMEOUT)/],
+  [
+    'Listen, stop and reply',
+    /^(SERVER$|REUSE_PORT|ADMIN_(HOST|PORT)|COMPRESSION|SERVER_TIMING|DRAIN_|SHUTDOWN_|BODY_TIMEOUT)/,
+  ],
   ['Database', /^(DATABASE_|SYSTEM_SCHEMA|REPLICA_|POSTGREST_|SCHEMA_|STATISTICS_)/],
   [
     'Reads and writes',

@@ -17,8 +17,7 @@ import { type Cookies, createCookies, positionCookies } from './cookies.js';
 import { type Cors, createCors, createOriginCheck, type HeaderList } from './cors.js';
 import { Exchange, type PositionCookies, type ServerHooks } from './exchange.js';
 import type { Limit } from './limiter.js';
-import { type ListenAddress, loadSockets, openPort } from './listen.js';
-import { MemoryRequest, MemoryResponse, type ServerRequest, type ServerResponse } from './memory-socket.js';
+import { MemoryRequest, MemoryResponse } from './memory-socket.js';
 import {
   DEFERRED,
   type EdgeNames,
@@ -33,7 +32,8 @@ import type { ReplyMemory } from './reply-memory.js';
 import type { RequestRecorder } from './request-recorder.js';
 import { CLIENT_LEFT_STATUS, type Handler, type Route, type Router, streamsBody } from './router.js';
 import { openTraces, TracedExchange, type Traces } from './traces.js';
-import { type SocketProtocol, serveSockets } from './websocket.js';
+import type { ListenAddress, ServerRequest, ServerResponse, Transport } from './transport.js';
+import { type SocketProtocol, socketServer } from './websocket.js';
 import { breakOff, headOf, OpenResponseWriter, ResponseQueue, streamBody, writeBody } from './write-reply.js';
 
 /** Where a request comes from that the program passes on. */
@@ -63,6 +63,12 @@ export interface HttpServer {
 
 export type RequestListener = (request: RequestEvent) => void;
 
+/** The server that takes requests, and its address. */
+export interface Listening {
+  readonly transport: Transport;
+  readonly address: ListenAddress;
+}
+
 interface HttpOptions {
   readonly config: Config;
   /** Memory for large responses: each has its part until it has left. */
@@ -72,8 +78,8 @@ interface HttpOptions {
   readonly onRequest: RequestListener | null;
   /** The names that clients use, or null if they are those of the service. */
   readonly names: EdgeNames | null;
-  /** The address to listen on, or null if only the program itself sends requests. */
-  readonly address: ListenAddress | null;
+  /** Null if only the program itself sends requests. */
+  readonly listen: Listening | null;
   /** The limit of requests per client, or null for none. */
   readonly limit: Limit | null;
   /** The protocols over WebSockets. */
@@ -90,7 +96,7 @@ const LAST_REQUESTS_MS = 100;
 const LAST_SPANS_MS = 1_000;
 
 export async function startHttpServer(router: Router, options: HttpOptions): Promise<HttpServer> {
-  const { config, address } = options;
+  const { config, listen } = options;
   const traces = await openTraces(config, options.observe);
   const cors = createCors(config);
   const responder = new Responder(router, cors, traces !== null, options);
@@ -104,7 +110,7 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
     admit();
     return exchange.caller === null ? serve(exchange) : serveProgram(exchange);
   });
-  const socket = address === null ? null : await openSocket(address, options, { responder, admit, receivers });
+  const socket = listen && (await openSocket({ ...options, listen }, { responder, admit, receivers }));
   return {
     port: socket?.port ?? 0,
     fetch: (request, source) => fetchFrom(receivers.any, request, source),
@@ -143,27 +149,26 @@ interface ListeningSocket {
 }
 
 async function openSocket(
-  address: ListenAddress,
-  { config, limit, sockets }: HttpOptions,
+  { config, limit, sockets, listen }: HttpOptions & { readonly listen: Listening },
   { responder, admit, receivers }: { responder: Responder; admit: () => void; receivers: Receivers },
 ): Promise<ListeningSocket> {
-  const uws = await loadSockets(config.MAX_URL_SIZE);
-  const app = uws.App();
   const refuse = (exchange: Exchange, error: unknown): void => responder.refuse(exchange, error);
-  for (const protocol of sockets) serveSockets(app, protocol, { config, hooks: responder, limit, admit, refuse });
-  app.get('/*', (response, request) => receivers.get(request, response));
-  app.any('/*', (response, request) => receivers.any(request, response, null));
-  const socket = await openPort(app, address);
+  const options = { config, hooks: responder, limit, admit, refuse };
+  const opened = await listen.transport.open(listen.address, {
+    get: receivers.get,
+    any: (request, response) => receivers.any(request, response, null),
+    sockets: sockets.map((protocol) => socketServer(protocol, options)),
+  });
   return {
-    port: uws.us_socket_local_port(socket),
+    port: opened.port,
     refuseOthers: async (graceMs) => {
       // After the loop's turn for sockets, when all waiting connections are accepted: a listener that closes resets the others.
       await new Promise((resolve) => setImmediate(resolve));
-      uws.us_listen_socket_close(socket);
+      opened.refuse();
       // A client that has connected is about to send a request.
       if (config.DRAIN_DELAY > 0 || config.REUSE_PORT) await sleep(Math.min(LAST_REQUESTS_MS, graceMs));
     },
-    close: () => void app.close(),
+    close: opened.close,
   };
 }
 

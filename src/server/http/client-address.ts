@@ -6,7 +6,7 @@ import { LRUCache } from 'lru-cache';
 import { StartError } from '../../base/errors.js';
 import { addressTest, normalizeAddress } from '../access/addresses.js';
 import type { Config } from '../config/config.js';
-import type { ServerResponse } from './memory-socket.js';
+import type { ServerResponse } from './transport.js';
 
 export interface ClientAddressResolver {
   /** The header that names the client, in lower case; '' if none is trusted. */

@@ -11,10 +11,10 @@ import type { KeptAnswer } from '../execute/reads/kept-answer.js';
 import { STAGES, type Stage } from '../execute/stages.js';
 import { type ClientAddressResolver, peerOf } from './client-address.js';
 import { type Framing, noteFraming } from './framing.js';
-import type { ServerRequest, ServerResponse } from './memory-socket.js';
 import { parseBody } from './parse-body.js';
 import type { EdgeNames, OpenListener, OpenResponse, Outcome, Reply } from './reply.js';
 import { requestId } from './request-id.js';
+import type { ServerRequest, ServerResponse } from './transport.js';
 
 export interface Headers {
   readonly authorization: string;

@@ -1,22 +1,13 @@
 /**
- * Ports. By default one socket alone owns its port. Several threads may share one among them (SO_REUSEPORT: the system gives
- * each new connection to one of them), but with another process only with REUSE_PORT. So a port
+ * Ports, and the server that listens on them. By default one socket alone owns its port. Several threads may share one among them
+ * (SO_REUSEPORT: the system gives each new connection to one of them), but with another process only with REUSE_PORT. So a port
  * is reserved before it is shared.
  */
-
-import type { TemplatedApp, us_listen_socket } from 'uWebSockets.js';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
-import { StartError } from '../../base/errors.js';
 import type { Config } from '../config/config.js';
-
-export interface ListenAddress {
-  readonly host: string;
-  /** 0 for any that is free. */
-  readonly port: number;
-  /** With other threads of this process, or other processes. */
-  readonly shared: boolean;
-}
+import type { ListenAddress, Transport } from './transport.js';
+import { loadSockets, portInUse, UwsTransport } from './uws-transport.js';
 
 export interface Reserved {
   readonly port: number;
@@ -27,36 +18,27 @@ export function listenAddressOf(config: Config): ListenAddress {
   return { host: config.HOST, port: config.PORT, shared: config.REUSE_PORT };
 }
 
-/** The size of the request head is read from the environment when the library loads: so it loads late. */
-export async function loadSockets(maxHeadBytes: number): Promise<typeof import('uWebSockets.js')> {
-  process.env['UWS_HTTP_MAX_HEADERS_SIZE'] = String(maxHeadBytes);
-  try {
-    const loaded = await import('uWebSockets.js');
-    return 'default' in loaded ? (loaded.default as typeof loaded) : loaded;
-  } catch (error) {
-    throw new StartError(
-      `uWebSockets.js does not load here: it needs Linux with glibc (2.27 for Node 20, 2.38 for Node 22 and newer), macOS or Windows (${error instanceof Error ? error.message.split('\n', 1)[0] : error})`,
-    );
-  }
+export interface ChosenTransport {
+  readonly transport: Transport;
+  /** Why it is not uWebSockets, although that may be used; null if it is, or if SERVER=node. */
+  readonly obstacle: string | null;
 }
 
-/** The library's own names: it would share a port by default, also with another process, in silence. */
-const SHARED_PORT = 0;
-const EXCLUSIVE_PORT = 1;
-
-export async function openPort(app: TemplatedApp, { host, port, shared }: ListenAddress): Promise<us_listen_socket> {
-  const socket = await new Promise<us_listen_socket | false>((resolve) => {
-    // The declared types leave out the form with a host and options.
-    const start = app.listen as unknown as (
-      host: string,
-      port: number,
-      options: number,
-      done: (socket: us_listen_socket | false) => void,
-    ) => unknown;
-    start.call(app, host, port, shared ? SHARED_PORT : EXCLUSIVE_PORT, resolve);
-  });
-  if (!socket) throw inUse(host, port);
-  return socket;
+/** By default uWebSockets where it loads, otherwise `node:http`. Throws if SERVER names a server that does not load. */
+export async function chooseTransport({
+  SERVER: server,
+  MAX_URL_SIZE: maxHeadBytes,
+}: Config): Promise<ChosenTransport> {
+  let obstacle: string | null = null;
+  if (server !== 'node')
+    try {
+      return { transport: new UwsTransport(await loadSockets(maxHeadBytes)), obstacle };
+    } catch (error) {
+      if (server === 'uws' || !(error instanceof Error)) throw error;
+      obstacle = error.message;
+    }
+  const { NodeTransport } = await import('./node-transport.js');
+  return { transport: new NodeTransport(maxHeadBytes), obstacle };
 }
 
 /**
@@ -65,23 +47,24 @@ export async function openPort(app: TemplatedApp, { host, port, shared }: Listen
  */
 export async function reservePort(config: Config): Promise<Reserved> {
   if (config.REUSE_PORT && config.PORT !== 0) return { port: config.PORT, release: async () => {} };
-  const uws = await loadSockets(config.MAX_URL_SIZE);
-  const app = uws.App();
-  const probe = async (): Promise<number> => {
-    const socket = await openPort(app, listenAddressOf(config));
-    const port = uws.us_socket_local_port(socket);
-    uws.us_listen_socket_close(socket);
-    return port;
-  };
+  const free = config.PORT === 0 ? await probe(config) : config.PORT;
+  const release = await reserveName(`lateral ${free} ${config.HOST}`.slice(0, MAX_NAME_LENGTH));
+  if (!release) throw portInUse({ host: config.HOST, port: free });
+  if (config.PORT !== 0) await probe(config).catch((error) => release().then(() => Promise.reject(error)));
+  return { port: free, release };
+}
+
+/** Listens for a moment. Returns the port. */
+async function probe({ HOST: host, PORT: port }: Config): Promise<number> {
+  const server = createServer();
   try {
-    const free = config.PORT === 0 ? await probe() : config.PORT;
-    const release = await reserveName(`lateral ${free} ${config.HOST}`.slice(0, MAX_NAME_LENGTH));
-    if (!release) throw inUse(config.HOST, free);
-    if (config.PORT !== 0) await probe().catch((error) => release().then(() => Promise.reject(error)));
-    return { port: free, release };
-  } finally {
-    app.close();
+    await once(server.listen({ host, port, exclusive: true }), 'listening');
+  } catch {
+    throw portInUse({ host, port });
   }
+  const address = server.address();
+  await once(server.close(), 'close');
+  return typeof address === 'object' && address !== null ? address.port : port;
 }
 
 /** The longest name that the operating system accepts. */
@@ -97,10 +80,4 @@ async function reserveName(name: string): Promise<(() => Promise<void>) | null> 
     throw error;
   }
   return async () => void (await once(holder.close(), 'close'));
-}
-
-function inUse(host: string, port: number): StartError {
-  return new StartError(
-    `cannot listen on ${host}:${port}: the port is in use or the address does not belong to this machine`,
-  );
 }

@@ -2,30 +2,8 @@
  * Requests without a socket: a `Request` of the Fetch standard is served as one that came over the port, and becomes a `Response`. The two
  * classes have the methods of uWebSockets that the exchange and the writer of responses call.
  */
-import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { TimeSlice } from '../../base/time-slices.js';
-
-/** The part of a request of uWebSockets that the service reads. */
-export type ServerRequest = Pick<HttpRequest, 'getCaseSensitiveMethod' | 'getUrl' | 'forEach'> & {
-  getQuery(): string;
-  getHeader(lowerCaseName: string): string;
-};
-
-/** The part of a response of uWebSockets that the service writes. */
-export type ServerResponse = Pick<
-  HttpResponse,
-  'pause' | 'resume' | 'getWriteOffset' | 'getRemoteAddress' | 'getRemoteAddressAsText' | 'write' | 'tryEnd'
-> & {
-  writeStatus(status: string): unknown;
-  writeHeader(name: Uint8Array | string, value: Uint8Array | string): unknown;
-  end(body?: string | Uint8Array, closes?: boolean): unknown;
-  endWithoutBody(length?: number, closes?: boolean): unknown;
-  onWritable(handler: (offset: number) => boolean): unknown;
-  onAborted(handler: () => void): unknown;
-  onData(handler: (chunk: ArrayBuffer, isLast: boolean) => void): unknown;
-  cork(write: () => void): unknown;
-  close(): unknown;
-};
+import type { ServerRequest, ServerResponse } from './transport.js';
 
 export class MemoryRequest implements ServerRequest {
   readonly #url: URL;
@@ -111,12 +89,12 @@ export class MemoryResponse implements ServerResponse {
     this.#head += `${textOf(name)}: ${textOf(value)}\r\n`;
   }
 
-  write(piece: Parameters<HttpResponse['write']>[0]): boolean {
+  write(piece: Parameters<ServerResponse['write']>[0]): boolean {
     this.#begin(null, true);
     return this.#enqueue(piece);
   }
 
-  tryEnd(piece: Parameters<HttpResponse['tryEnd']>[0], length: number): [boolean, boolean] {
+  tryEnd(piece: Parameters<ServerResponse['tryEnd']>[0], length: number): [boolean, boolean] {
     this.#begin(length, true);
     const isTaken = this.#enqueue(piece);
     const isComplete = this.#offset >= length;
@@ -196,7 +174,7 @@ export class MemoryResponse implements ServerResponse {
   }
 
   /** The bytes are only borrowed: they are copied. Returns false if the reader should catch up first. */
-  #enqueue(piece: Parameters<HttpResponse['write']>[0]): boolean {
+  #enqueue(piece: Parameters<ServerResponse['write']>[0]): boolean {
     const bytes = copyOf(piece);
     if (bytes.byteLength === 0) return true;
     this.#offset += bytes.byteLength;
@@ -265,18 +243,18 @@ export class MemoryResponse implements ServerResponse {
   }
 }
 
-function textOf(value: Uint8Array | string): string {
+export function textOf(value: Uint8Array | string): string {
   return typeof value === 'string' ? value : Buffer.from(value).toString('latin1');
 }
 
-function copyOf(piece: Parameters<HttpResponse['write']>[0]): Uint8Array {
+export function copyOf(piece: Parameters<ServerResponse['write']>[0]): Uint8Array {
   if (typeof piece === 'string') return Buffer.from(piece);
   return ArrayBuffer.isView(piece)
     ? new Uint8Array(piece.buffer.slice(piece.byteOffset, piece.byteOffset + piece.byteLength))
     : new Uint8Array(piece.slice(0));
 }
 
-function arrayBufferOf({ buffer, byteOffset, byteLength }: Uint8Array): ArrayBuffer {
+export function arrayBufferOf({ buffer, byteOffset, byteLength }: Uint8Array): ArrayBuffer {
   const bytes = new ArrayBuffer(byteLength);
   new Uint8Array(bytes).set(new Uint8Array(buffer, byteOffset, byteLength));
   return bytes;

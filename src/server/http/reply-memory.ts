@@ -1,7 +1,7 @@
 /** Replies in memory, as the HTTP server uses them: an equal request gets an equal reply before anything of it is parsed. */
 import type { Exchange } from './exchange.js';
-import type { ServerRequest, ServerResponse } from './memory-socket.js';
 import type { Reply } from './reply.js';
+import type { ServerRequest, ServerResponse } from './transport.js';
 
 /** The names and values of the headers that may change a reply, one after the other. */
 export type KeptHeaders = readonly string[];

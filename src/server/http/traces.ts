@@ -17,7 +17,7 @@ import { shapeDigest } from '../batching/shape-stats.js';
 import type { Config } from '../config/config.js';
 import type { Stage } from '../execute/stages.js';
 import { Exchange, type ServerHooks } from './exchange.js';
-import type { ServerRequest, ServerResponse } from './memory-socket.js';
+import type { ServerRequest, ServerResponse } from './transport.js';
 
 export interface Traces {
   readonly api: typeof OpenTelemetry;

@@ -2,13 +2,13 @@
  * WebSockets: the check of upgrades, and the common part of all protocols. An upgraded socket was a request before: its address,
  * token and cookies are read as those of any other.
  */
-import type { HttpRequest, HttpResponse, TemplatedApp, us_socket_context_t, WebSocket } from 'uWebSockets.js';
 import { forbidden, invalidPayload, type ServiceError } from '../../base/errors.js';
 import type { Config } from '../config/config.js';
 import { originTest } from './cors.js';
 import { Exchange, type ServerHooks } from './exchange.js';
 import type { Limit } from './limiter.js';
 import type { EdgeNames } from './reply.js';
+import type { SocketConnection, SocketServer } from './transport.js';
 
 /** The client, as its upgrade request describes it. */
 export interface SocketClient {
@@ -41,10 +41,6 @@ export interface SocketHandler {
   closed(): void;
 }
 
-/** Seconds without anything received, also no answer to a ping, until a connection ends. */
-const IDLE_S = 120;
-/** Bytes that may wait for a client which does not read: beyond, the connection ends. */
-const MAX_WAITING_BYTES = 16_777_216;
 /** Bytes that may wait before a client counts as slow. */
 const SLOW_BYTES = 65_536;
 /** The longest reason that the protocol allows. */
@@ -57,7 +53,7 @@ export class Socket {
   isOpen = true;
 
   constructor(
-    private readonly socket: WebSocket<SocketData>,
+    private readonly socket: SocketConnection,
     private readonly names: EdgeNames | null,
   ) {}
 
@@ -97,16 +93,11 @@ export class Socket {
   end(code?: number, reason = ''): void {
     this.#flush();
     if (!this.isOpen) return;
+    this.isOpen = false;
     const text = Buffer.from(reason).subarray(0, MAX_REASON_BYTES);
     if (code === undefined) this.socket.end();
     else this.socket.end(code, text);
   }
-}
-
-interface SocketData {
-  readonly client: SocketClient;
-  socket: Socket | null;
-  handler: SocketHandler | null;
 }
 
 interface SocketOptions {
@@ -120,60 +111,46 @@ interface SocketOptions {
   readonly refuse: (exchange: Exchange, error: unknown) => void;
 }
 
-/** To be called before the routes of requests: other requests than upgrades go on to them. */
-export function serveSockets(app: TemplatedApp, protocol: SocketProtocol, options: SocketOptions): void {
-  const { hooks } = options;
+/** How requests for the path of a protocol become its WebSockets. */
+export function socketServer(protocol: SocketProtocol, options: SocketOptions): SocketServer {
+  const { path, maxMessageBytes } = protocol;
   const open = { count: 0 };
-  const upgrade = createUpgrade(protocol, options, open);
-  app.ws<SocketData>(protocol.path, {
-    maxPayloadLength: protocol.maxMessageBytes,
-    maxBackpressure: MAX_WAITING_BYTES,
-    closeOnBackpressureLimit: 1,
-    idleTimeout: IDLE_S,
-    sendPingsAutomatically: true,
-    upgrade: (response, request, context) => void upgrade(response, request, context),
-    open: (ws) => {
-      const data = ws.getUserData();
-      const socket = new Socket(ws, hooks.names);
-      data.socket = socket;
-      const handler = protocol.open(socket, data.client);
-      data.handler = handler;
-      // It may have ended before it had a handler.
-      if (!socket.isOpen) handler.closed();
+  return {
+    path,
+    maxMessageBytes,
+    admit: createUpgrade(protocol, options, open),
+    open: (connection, client) => {
+      const socket = new Socket(connection, options.hooks.names);
+      const handler = protocol.open(socket, client);
+      return {
+        message: (text) => handler.message(text),
+        drained: () => {
+          if (socket.isOpen) handler.drained();
+        },
+        closed: () => {
+          open.count--;
+          socket.isOpen = false;
+          handler.closed();
+        },
+      };
     },
-    message: (ws, message, isBinary) => {
-      const { handler } = ws.getUserData();
-      const text = isBinary ? '' : Buffer.from(message).toString();
-      handler?.message(text);
-    },
-    drain: (ws) => {
-      const { socket, handler } = ws.getUserData();
-      // Messages that are sent from within this call may stay in the buffer without another call.
-      setImmediate(() => {
-        if (socket?.isOpen) handler?.drained();
-      });
-    },
-    close: (ws) => {
-      open.count--;
-      const { socket, handler } = ws.getUserData();
-      if (socket) socket.isOpen = false;
-      handler?.closed();
-    },
-  });
+  };
 }
 
-type Upgrade = (response: HttpResponse, request: HttpRequest, context: us_socket_context_t) => Promise<void>;
-
-/** Checks the request before it becomes a socket. */
-function createUpgrade(protocol: SocketProtocol, options: SocketOptions, open: { count: number }): Upgrade {
+/** Checks a request before it becomes a socket. */
+function createUpgrade(
+  protocol: SocketProtocol,
+  options: SocketOptions,
+  open: { count: number },
+): SocketServer['admit'] {
   const { admit, limit, refuse, hooks } = options;
   const origins = createOriginTest(options.config);
-  return async (response, request, context) => {
+  return async (request, response) => {
     const exchange = new Exchange(request, response, hooks);
     exchange.outlive();
     // uWebSockets frees the request after the first await.
-    const [origin = '', host = '', userAgent = '', key = '', offered = '', extensions = ''] = UPGRADE_HEADERS.map(
-      (name) => request.getHeader(name),
+    const [origin = '', host = '', userAgent = '', offered = ''] = UPGRADE_HEADERS.map((name) =>
+      request.getHeader(name),
     );
     const cookie = origins.mayUseCookies(origin, host) ? exchange.cookie(protocol.cookieName) : '';
     const token = exchange.accessToken || cookie;
@@ -193,26 +170,16 @@ function createUpgrade(protocol: SocketProtocol, options: SocketOptions, open: {
         throw forbidden('There are too many connections');
       if (!origins.isAllowed(origin, host)) throw forbidden('Connections are not accepted from another origin');
       const spoken = await protocol.accept(client);
-      if (exchange.aborted) open.count--;
-      else {
-        const data: SocketData = { client, socket: null, handler: null };
-        response.cork(() => response.upgrade(data, key, spoken, extensions, context));
-      }
+      if (!exchange.aborted) return { client, protocol: spoken };
     } catch (error) {
-      open.count--;
       refuse(exchange, error);
     }
+    open.count--;
+    return null;
   };
 }
 
-const UPGRADE_HEADERS = [
-  'origin',
-  'host',
-  'user-agent',
-  'sec-websocket-key',
-  'sec-websocket-protocol',
-  'sec-websocket-extensions',
-];
+const UPGRADE_HEADERS = ['origin', 'host', 'user-agent', 'sec-websocket-protocol'];
 
 interface OriginTest {
   isAllowed(origin: string, host: string): boolean;

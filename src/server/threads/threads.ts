@@ -14,7 +14,8 @@ import type { Extension } from '../execute/hooks/definition.js';
 import type { LocalServer } from '../feature/local-server.js';
 import { type HttpServer, type RequestListener, type RequestSource, startHttpServer } from '../http/app.js';
 import type { Limits } from '../http/limiter.js';
-import { type ListenAddress, listenAddressOf } from '../http/listen.js';
+import { chooseTransport, listenAddressOf } from '../http/listen.js';
+import type { ListenAddress } from '../http/transport.js';
 import type { Mirror } from '../postgres/catalog/watch.js';
 import { type Health, joinHealth, unhealthy } from '../postgres/health.js';
 import type { Database } from '../postgres/pools/database.js';
@@ -181,8 +182,10 @@ export class ThreadServer implements LocalServer {
     const replies = core.executors.replies(() => app.generation(), recorder);
     const { requests: limit } = shared.limits;
     const options = { config, limit, responseMemory, observe, onRequest, names, sockets, recorder, replies };
-    const start = (address: ListenAddress | null): Promise<HttpServer> =>
-      startHttpServer(router, { ...options, address });
+    const start = async (address: ListenAddress | null): Promise<HttpServer> => {
+      const listen = address && { transport: (await chooseTransport(config)).transport, address };
+      return startHttpServer(router, { ...options, listen });
+    };
     const server = new ThreadServer(app, start, config.SHUTDOWN_TIMEOUT);
     return server;
   }

@@ -7,11 +7,11 @@ import { callerName, type Identity, PUBLIC } from '../../server/access/identity.
 import { readPosition } from '../../server/execute/consistency.js';
 import type { KeptAnswer, KeptMemory } from '../../server/execute/reads/kept-answer.js';
 import type { Exchange, RequestCounter } from '../../server/http/exchange.js';
-import type { ServerRequest, ServerResponse } from '../../server/http/memory-socket.js';
 import type { Reply } from '../../server/http/reply.js';
 import type { KeptHeaders, ReplyMemory } from '../../server/http/reply-memory.js';
 import { ID_LENGTH, ID_SPACE, requestId, writeNextId } from '../../server/http/request-id.js';
 import type { AnsweredRequest, RequestRecorder } from '../../server/http/request-recorder.js';
+import type { ServerRequest, ServerResponse } from '../../server/http/transport.js';
 import { LARGE_BODY_BYTES } from '../../server/http/write-reply.js';
 import { type LogPosition, NO_POSITION } from '../../server/postgres/pools/sessions.js';
 

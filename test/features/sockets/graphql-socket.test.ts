@@ -6,8 +6,8 @@ import { WebSocket } from 'ws';
 import { readConfig } from '../../../src/app/options.js';
 import { keepConnections } from '../../../src/features/sockets/connection.js';
 import { createClientAddressResolver } from '../../../src/server/http/client-address.js';
-import { loadSockets, openPort } from '../../../src/server/http/listen.js';
-import { serveSockets } from '../../../src/server/http/websocket.js';
+import { chooseTransport } from '../../../src/server/http/listen.js';
+import { socketServer } from '../../../src/server/http/websocket.js';
 import { inForce, makeCaller } from '../../support/callers.js';
 import { MessageSocket } from '../../support/message-socket.js';
 import {
@@ -423,12 +423,13 @@ t.test('a connection that is ended while it opens is not kept', async (t) => {
       throw new Error('no response stays open here');
     },
   };
-  const uws = await loadSockets(16_384);
-  const app = uws.App();
-  t.teardown(() => void app.close());
   const door = { path: '/door', connections: null, cookieName: '', maxMessageBytes: 1_024, accept: async () => '' };
-  serveSockets(app, { ...door, ...protocol }, { config, hooks, limit: null, admit: () => {}, refuse: () => {} });
-  const port = uws.us_socket_local_port(await openPort(app, { host: '127.0.0.1', port: 0, shared: false }));
+  const options = { config, hooks, limit: null, admit: () => {}, refuse: () => {} };
+  const sockets = [socketServer({ ...door, ...protocol }, options)];
+  const { transport } = await chooseTransport(config);
+  const address = { host: '127.0.0.1', port: 0, shared: false };
+  const { port, close } = await transport.open(address, { get: () => {}, any: () => {}, sockets });
+  t.teardown(close);
   for (let each = 0; each < 3; each++) {
     const socket = new MessageSocket({ url: `http://127.0.0.1:${port}` }, { path: '/door' });
     await socket.ended();

@@ -9,7 +9,7 @@ import { dirname, join } from 'node:path';
 import postgres from 'postgres';
 import t from 'tap';
 import { packagePath } from '../../../src/base/package-files.js';
-import { loadSockets } from '../../../src/server/http/listen.js';
+import { loadSockets } from '../../../src/server/http/uws-transport.js';
 import { startDatabase } from '../../support/service.js';
 
 t.test('the versions of packages whose internals we use are exact', async (t) => {

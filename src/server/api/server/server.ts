@@ -16,6 +16,7 @@ import { addReports, digestOf, p99, type ShapeReport, type ShapeStats } from '..
 import type { Config } from '../../config/config.js';
 import type { AdminAnswers } from '../../http/admin-server.js';
 import type { Reply } from '../../http/reply.js';
+import type { Transport } from '../../http/transport.js';
 import { explainGeneric } from '../../postgres/generic-plan.js';
 import { HEALTH_TIMEOUT_MS, type Health, type Readiness } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';
@@ -39,6 +40,8 @@ import { type SightServices, SpecTexts, sightOf } from './spec-texts.js';
 
 interface ServerServices {
   readonly config: Config;
+  /** The server of requests, or null if the service has no port. */
+  readonly server: () => Promise<Transport['name'] | null>;
   /** Facts of features. */
   readonly info: Readonly<Record<string, unknown>>;
   readonly identities: Identities;
@@ -63,6 +66,7 @@ const INFO = object({
     public_registration_verify_email: BOOLEAN,
   }),
   version: STRING,
+  server: orNull(oneOf('uws', 'node')),
   rateLimit: LIMIT,
   rateLimitGlobal: LIMIT,
   queryLimit: object({ default: INTEGER, max: INTEGER }),
@@ -181,6 +185,7 @@ async function info({ caller }: ActionRequest<Identity>, services: ServerService
       : {
           ...shared,
           ...(dialect !== null ? { version: dialect.version, lateral: packageVersion } : { version: packageVersion }),
+          server: await services.server(),
           rateLimit: config.RATE_LIMITER_ENABLED && {
             points: config.RATE_LIMITER_POINTS,
             duration: config.RATE_LIMITER_DURATION,

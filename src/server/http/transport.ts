@@ -1,0 +1,91 @@
+/**
+ * The server that carries requests: uWebSockets, `node:http` where that does not load, or the program itself (`memory-socket.ts`). Each of
+ * them gives the exchange a request and a response with the methods that uWebSockets has.
+ */
+import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import type { SocketClient } from './websocket.js';
+
+/** The part of a request of uWebSockets that the service reads. */
+export type ServerRequest = Pick<HttpRequest, 'getCaseSensitiveMethod' | 'getUrl' | 'forEach'> & {
+  getQuery(): string;
+  getHeader(lowerCaseName: string): string;
+};
+
+/** The part of a response of uWebSockets that the service writes. */
+export type ServerResponse = Pick<
+  HttpResponse,
+  'pause' | 'resume' | 'getWriteOffset' | 'getRemoteAddress' | 'getRemoteAddressAsText' | 'write' | 'tryEnd'
+> & {
+  writeStatus(status: string): unknown;
+  writeHeader(name: Uint8Array | string, value: Uint8Array | string): unknown;
+  end(body?: string | Uint8Array, closes?: boolean): unknown;
+  endWithoutBody(length?: number, closes?: boolean): unknown;
+  onWritable(handler: (offset: number) => boolean): unknown;
+  onAborted(handler: () => void): unknown;
+  onData(handler: (chunk: ArrayBuffer, isLast: boolean) => void): unknown;
+  cork(write: () => void): unknown;
+  close(): unknown;
+};
+
+/** The part of a WebSocket of uWebSockets that the service uses. */
+export interface SocketConnection {
+  cork(write: () => void): unknown;
+  send(message: string | Buffer, isBinary: boolean): unknown;
+  /** Bytes that wait for the client. */
+  getBufferedAmount(): number;
+  end(code?: number, reason?: string | Buffer): unknown;
+}
+
+export interface SocketEvents {
+  message(text: string): void;
+  /** The connection has sent what waited. */
+  drained(): void;
+  closed(): void;
+}
+
+/** How requests for a path become WebSockets. */
+export interface SocketServer {
+  readonly path: string;
+  readonly maxMessageBytes: number;
+  /** Resolves with null if the request was answered with an error, or if its client has left. */
+  admit(request: ServerRequest, response: ServerResponse): Promise<AdmittedSocket | null>;
+  open(connection: SocketConnection, client: SocketClient): SocketEvents;
+}
+
+export interface AdmittedSocket {
+  readonly client: SocketClient;
+  /** The subprotocol; '' for none. */
+  readonly protocol: string;
+}
+
+/** Seconds without anything received, also no answer to a ping, until a WebSocket ends. */
+export const SOCKET_IDLE_S = 120;
+/** Bytes that may wait for the client of a WebSocket which does not read: beyond, the connection ends. */
+export const MAX_SOCKET_BYTES = 16_777_216;
+
+export interface RequestHandlers {
+  readonly get: (request: ServerRequest, response: ServerResponse) => void;
+  readonly any: (request: ServerRequest, response: ServerResponse) => void;
+  readonly sockets: readonly SocketServer[];
+}
+
+export interface ListenAddress {
+  readonly host: string;
+  /** 0 for any that is free. */
+  readonly port: number;
+  /** With other threads of this process, or other processes. */
+  readonly shared: boolean;
+}
+
+export interface OpenPort {
+  readonly port: number;
+  /** Accepts no further connections. */
+  refuse(): void;
+  /** Closes all connections. */
+  close(): void;
+}
+
+export interface Transport {
+  readonly name: 'uws' | 'node';
+  open(address: ListenAddress, handlers: RequestHandlers): Promise<OpenPort>;
+}

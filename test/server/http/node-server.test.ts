@@ -1,0 +1,180 @@
+/** The same service over `node:http`, which serves where uWebSockets does not load. `SERVER=node` runs every other test file with it. */
+import { Agent, get as httpGet, request as openRequest } from 'node:http';
+import t from 'tap';
+import { readConfig } from '../../../src/app/options.js';
+import { chooseTransport } from '../../../src/server/http/listen.js';
+import { EventStream } from '../../support/event-stream.js';
+import { MessageSocket } from '../../support/message-socket.js';
+import {
+  ADMIN_TOKEN,
+  type Answer,
+  connectSql,
+  createLibrary,
+  get,
+  request,
+  sendRaw,
+  startDatabase,
+  startTestService,
+} from '../../support/service.js';
+
+const server = await startDatabase();
+const databaseUrl = await createLibrary(server, 'node_server');
+const sql = connectSql(databaseUrl);
+t.teardown(() => sql.end());
+await sql`create table wide (id int primary key, body text not null)`;
+await sql`insert into wide select n, repeat(chr(97 + n % 26), 1000) from generate_series(1, 5000) n`;
+const service = await startTestService({ databaseUrl, SERVER: 'node', WORKERS: '1' });
+const other = await startTestService({ databaseUrl, SERVER: 'auto', WORKERS: '1' });
+const JSON_BODY = { 'content-type': 'application/json' };
+
+/** Headers that differ from response to response, or from server to server. */
+const OWN_HEADERS = ['date', 'x-request-id', 'server-timing', 'uwebsockets', 'connection', 'transfer-encoding'];
+
+function withoutOwn({ status, text, headers }: Answer): object {
+  const kept = Object.entries(headers).filter(([name]) => !OWN_HEADERS.includes(name));
+  return { status, text, headers: Object.fromEntries(kept.sort()) };
+}
+
+t.test('both servers give the same answers', async (t) => {
+  const reads: [path: string, headers?: Record<string, string>][] = [
+    ['/server/ping'],
+    ['/items/articles?fields=id,title,author.name&sort=id&limit=5'],
+    ['/items/articles/1'],
+    ['/items/articles/1', { 'accept-encoding': 'gzip' }],
+    ['/items/articles?limit=-1', { 'accept-encoding': 'br' }],
+    ['/items/nothing'],
+    ['/items/articles?filter[nothing]=1'],
+    ['/no/such/route'],
+    ['/items/wide?limit=-1&sort=id'],
+    ['/items/wide?limit=300&sort=id'],
+    ['/items/wide?limit=-1&sort=id&export=csv'],
+    ['/items/articles?limit=2', { origin: 'https://example.com', cookie: 'a=b' }],
+  ];
+  for (const [path, headers = {}] of reads) {
+    const [expected, found] = [await get(other, path, { headers }), await get(service, path, { headers })];
+    t.strictSame(withoutOwn(found), withoutOwn(expected), path);
+    const head = await request(service, 'HEAD', path, { headers });
+    t.equal(head.status, expected.status, `HEAD ${path}`);
+    t.equal(head.text, '');
+  }
+  const { etag = '' } = (await get(service, '/items/articles/1')).headers;
+  t.match(await get(service, '/items/articles/1', { headers: { 'if-none-match': etag } }), { status: 304, text: '' });
+});
+
+t.test('writes, their errors and bodies that are too large', async (t) => {
+  const write = (method: string, path: string, body: string): Promise<Answer> =>
+    request(service, method, path, { headers: JSON_BODY, body });
+  const made = await write('POST', '/items/tags', '{"name":"over node"}');
+  t.match(made, { status: 200, json: { data: { name: 'over node' } } });
+  const { id } = (made.json as { data: { id: number } }).data;
+  t.match(await write('PATCH', `/items/tags/${id}`, '{"name":"changed"}'), { status: 200 });
+  t.match(await write('SEARCH', '/items/tags', `{"query":{"filter":{"id":{"_eq":${id}}}}}`), {
+    json: { data: [{ name: 'changed' }] },
+  });
+  t.match(await request(service, 'DELETE', `/items/tags/${id}`), { status: 204, text: '' });
+  t.match(await write('POST', '/items/tags', '{"name":'), { status: 400 });
+  const small = await startTestService({ databaseUrl, SERVER: 'node', MAX_PAYLOAD_SIZE: '1kb' });
+  t.match(
+    await request(small, 'POST', '/items/tags', { headers: JSON_BODY, body: `{"name":"${'x'.repeat(100_000)}"}` }),
+    { status: 400, headers: { connection: 'close' } },
+  );
+  await small.stop();
+});
+
+t.test('a client that reads slowly gets the whole body', async (t) => {
+  for (const path of ['/items/wide?limit=-1&sort=id', '/items/wide?limit=-1&sort=id&export=csv']) {
+    const expected = await get(other, path);
+    const read = await new Promise<string>((resolve, reject) => {
+      const headers = { authorization: `Bearer ${ADMIN_TOKEN}` };
+      httpGet(service.url + path, { headers }, (response) => {
+        let text = '';
+        response.setEncoding('utf8').on('data', (piece: string) => {
+          text += piece;
+          response.pause();
+          setTimeout(() => response.resume(), 1);
+        });
+        response.on('end', () => resolve(text)).on('error', reject);
+      }).on('error', reject);
+    });
+    t.equal(read.length, expected.text.length, path);
+    t.equal(read, expected.text);
+  }
+});
+
+t.test('a client that leaves does not disturb the others', async (t) => {
+  for (let each = 0; each < 20; each++)
+    await new Promise<void>((resolve) => {
+      const headers = { authorization: `Bearer ${ADMIN_TOKEN}` };
+      const left = httpGet(`${service.url}/items/wide?limit=-1`, { headers }, (response) => {
+        response.once('data', () => left.destroy());
+      });
+      left.on('error', () => {}).on('close', () => resolve());
+    });
+  t.match(await get(service, '/server/health'), { status: 200, json: { status: 'ok' } });
+});
+
+t.test('connections are kept, and several requests may be sent at once', async (t) => {
+  const one = `GET /server/ping HTTP/1.1\r\nHost: a\r\n\r\n`;
+  const last = `GET /server/ping HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n`;
+  const text = await sendRaw(service, [one + one + last]);
+  t.equal(text.match(/HTTP\/1\.1 200 OK/g)?.length, 3);
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  const kept = await get(service, '/items/tags?limit=1', { agent });
+  t.match(kept.headers, { 'keep-alive': 'timeout=8' });
+  agent.destroy();
+});
+
+t.test('requests whose end is not certain are refused', async (t) => {
+  for (const head of [
+    'POST /items/tags HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\n{}{}',
+    'POST /items/tags HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+    'GET /server/ping HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n',
+    'GET / nonsense\r\n\r\n',
+  ]) {
+    const text = await sendRaw(service, [head]);
+    t.match(text, /^HTTP\/1\.1 400 Bad Request\r\n/, head);
+    t.match(text, /"errors":\[\{"message":"Invalid payload. The request /);
+    t.match(text, /^connection: close\r$/im);
+  }
+});
+
+t.test('WebSockets and events', async (t) => {
+  const socket = await new MessageSocket(service).opened();
+  t.match(await socket.signIn(ADMIN_TOKEN), { type: 'auth', status: 'ok' });
+  t.match(await socket.ask({ type: 'items', collection: 'tags', action: 'read', query: { limit: 1 } }), {
+    data: [{ id: Number }],
+  });
+  const stream = new EventStream(service, '/items/tags?live=true&limit=1&sort=-id');
+  await stream.count(1);
+  stream.close();
+  socket.close();
+  const refused = await new MessageSocket(service, { headers: { origin: 'https://elsewhere.example' } }).opened();
+  t.equal(refused.status, 403);
+  const protocols = await new MessageSocket(service, { path: '/graphql', protocols: 'graphql-transport-ws' }).opened();
+  t.equal(protocols.socket.protocol, 'graphql-transport-ws');
+  protocols.close();
+  const elsewhere = await new MessageSocket(service, { path: '/items/tags' }).opened();
+  t.equal(elsewhere.status, 403, 'the request is answered as one without an upgrade');
+});
+
+t.test('an upgrade to another protocol is answered as a request', async (t) => {
+  const answer = await new Promise<number>((resolve, reject) => {
+    const headers = { connection: 'upgrade', upgrade: 'h2c' };
+    openRequest(`${service.url}/server/ping`, { headers }, ({ statusCode = 0 }) => resolve(statusCode))
+      .on('error', reject)
+      .end();
+  });
+  t.equal(answer, 200);
+});
+
+t.test('the service says which server runs', async (t) => {
+  t.match((await get(service, '/server/info')).json, { data: { server: 'node' } });
+  const { transport, obstacle } = await chooseTransport(readConfig({}));
+  t.match((await get(other, '/server/info')).json, { data: { server: transport.name } });
+  t.equal(obstacle === null, transport.name === 'uws', 'auto says why it is not uWebSockets');
+});
+
+t.teardown(async () => {
+  await service.stop();
+  await other.stop();
+});
