@@ -8,7 +8,8 @@ import { checkParameters, type Parameters } from '../../server/api/graphql/http.
 import type { MaybePromise } from '../../server/execute/pipeline.js';
 import type { RequestClient } from '../../server/execute/stages.js';
 import { publicError } from '../../server/http/reply.js';
-import type { Socket, SocketClient, SocketProtocol } from '../../server/http/websocket.js';
+import type { SocketClient } from '../../server/http/transport.js';
+import type { Socket, SocketProtocol } from '../../server/http/websocket.js';
 import type { Arrival, EventHandle } from '../live/event-subscriber.js';
 import { Connection, checkUpgrade, isSomebody, keepConnections, MAX_RUNNING, PING, readMessage } from './connection.js';
 import {

@@ -34,7 +34,7 @@ import { wholeAnswers } from '../../server/api/items/items.js';
 import { type MaybePromise, write } from '../../server/execute/pipeline.js';
 import type { RequestClient } from '../../server/execute/stages.js';
 import { publicError } from '../../server/http/reply.js';
-import type { SocketClient } from '../../server/http/websocket.js';
+import type { SocketClient } from '../../server/http/transport.js';
 import type { Mirror } from '../../server/postgres/catalog/watch.js';
 import type { Arrival, ChangedItems, EventHandle, EventListener } from '../live/event-subscriber.js';
 import { RefusedOperation, readable } from '../live/graphql-live.js';

@@ -78,7 +78,7 @@ interface HttpOptions {
   readonly onRequest: RequestListener | null;
   /** The names that clients use, or null if they are those of the service. */
   readonly names: EdgeNames | null;
-  /** Null if only the program itself sends requests. */
+  /** The server and its address, or null if only the program itself sends requests. */
   readonly listen: Listening | null;
   /** The limit of requests per client, or null for none. */
   readonly limit: Limit | null;

@@ -3,7 +3,6 @@
  * them gives the exchange a request and a response with the methods that uWebSockets has.
  */
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
-import type { SocketClient } from './websocket.js';
 
 /** The part of a request of uWebSockets that the service reads. */
 export type ServerRequest = Pick<HttpRequest, 'getCaseSensitiveMethod' | 'getUrl' | 'forEach'> & {
@@ -34,6 +33,17 @@ export interface SocketConnection {
   /** Bytes that wait for the client. */
   getBufferedAmount(): number;
   end(code?: number, reason?: string | Buffer): unknown;
+}
+
+/** The client, as its upgrade request describes it. */
+export interface SocketClient {
+  readonly address: string;
+  readonly userAgent: string;
+  readonly origin: string;
+  /** The token of the URL, a header or the session cookie, in the form of an Authorization header; '' for none. */
+  readonly authorization: string;
+  /** The subprotocols it offers. */
+  readonly protocols: readonly string[];
 }
 
 export interface SocketEvents {

@@ -8,11 +8,11 @@ import {
   type OpenPort,
   type RequestHandlers,
   SOCKET_IDLE_S,
+  type SocketClient,
   type SocketEvents,
   type SocketServer,
   type Transport,
 } from './transport.js';
-import type { SocketClient } from './websocket.js';
 
 type Library = typeof import('uWebSockets.js');
 

@@ -8,18 +8,7 @@ import { originTest } from './cors.js';
 import { Exchange, type ServerHooks } from './exchange.js';
 import type { Limit } from './limiter.js';
 import type { EdgeNames } from './reply.js';
-import type { SocketConnection, SocketServer } from './transport.js';
-
-/** The client, as its upgrade request describes it. */
-export interface SocketClient {
-  readonly address: string;
-  readonly userAgent: string;
-  readonly origin: string;
-  /** The token of the URL, a header or the session cookie, in the form of an Authorization header; '' for none. */
-  readonly authorization: string;
-  /** The subprotocols it offers. */
-  readonly protocols: readonly string[];
-}
+import type { SocketClient, SocketConnection, SocketServer } from './transport.js';
 
 export interface SocketProtocol {
   readonly path: string;

@@ -22,7 +22,7 @@ import type { Writes } from '../../execute/writes/writes.js';
 import { tagOf, withoutEnvelope, withoutRow } from '../../http/etag.js';
 import type { Exchange } from '../../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../../http/reply.js';
-import type { SocketClient } from '../../http/websocket.js';
+import type { SocketClient } from '../../http/transport.js';
 import type { LiveReads } from './live-reads.js';
 
 export interface ItemsServices {
