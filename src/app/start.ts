@@ -62,7 +62,7 @@ import { MAKERS } from './app.js';
 import { checkWorkers, featuresOf } from './chosen-features.js';
 import { createCore, synonymsOf } from './core.js';
 import { diagnose, inOrder } from './open-features.js';
-import { openLog, options } from './options.js';
+import { openLog, options, optionsOf } from './options.js';
 import { speed as fast } from './speed.js';
 
 export interface Service {
@@ -187,7 +187,7 @@ async function serve(
   const threads: Threads =
     config.WORKERS === 1
       ? new SingleThread(config, observe, serving, { ...MAKERS, openExecutors: speed.open })
-      : speed.openThreads(config, observe, WORKER);
+      : speed.openThreads(config, observe, { file: WORKER, divided: optionsOf(featuresOf(config)).divided });
   const admin = await startAdmin(start, threads);
   const { main, messages } = await startMain(start, threads, events, speed);
   started.add(() => threads.stop(), Infinity);

@@ -1,6 +1,6 @@
 /** The options of files and images. */
 import type { ConfigWith } from '../../server/config/config.js';
-import { duration, integer, origins, size, text } from '../../server/config/option-kinds.js';
+import { divided, duration, integer, origins, size, text } from '../../server/config/option-kinds.js';
 import { storageLocations } from './storage-options.js';
 
 export const OPTIONS = {
@@ -17,6 +17,14 @@ export const OPTIONS = {
   ASSETS_CACHE_TTL: duration(
     '0',
     'How long caches may keep a file of GET /assets without asking again; 0: they ask each time, and get a 304',
+  ),
+  ASSETS_TRANSFORM_MAX_CONCURRENT: divided(
+    integer(
+      '4',
+      1,
+      1_000,
+      'Images that are transformed at the same time, each in a process of its own; divided among the threads, at least one per thread; 25 times as many may wait',
+    ),
   ),
   ASSETS_TRANSFORM_TIMEOUT: duration(
     '7500ms',

@@ -134,6 +134,11 @@ export class OptionReader<Table extends OptionTable> {
     return environment;
   }
 
+  /** The names of options that threads share. */
+  get divided(): readonly string[] {
+    return this.#options.flatMap(([name, { isDivided }]) => (isDivided ? [name] : []));
+  }
+
   rows(): OptionRow[] {
     return this.#options.map(([name, { initial, about }]) => ({
       name,

@@ -11,6 +11,8 @@ export interface Option<Value> {
   readonly formerly?: string;
   /** Its value names things with options of their own, which begin with this. */
   readonly prefix?: string;
+  /** Whether threads share the number: each gets its part of it, at least one. */
+  readonly isDivided?: boolean;
   /** Texts for other options that are not set. */
   implied?(value: Value): Environment;
 }
@@ -155,6 +157,11 @@ export function ratio(initial: string, about: string): Option<number> {
 
 export function integer(initial: string, least: number, most: number, about: string): Option<number> {
   return { initial, about, parse: wholeNumber(least, most) };
+}
+
+/** For the whole service, divided among its threads. */
+export function divided(option: Option<number>): Option<number> {
+  return { ...option, isDivided: true };
 }
 
 export function wholeNumber(least: number, most: number): Parse<number> {

@@ -12,6 +12,7 @@ import {
   connection,
   connections,
   cookieName,
+  divided,
   domain,
   duration,
   encodings,
@@ -99,13 +100,12 @@ export const OPTIONS = {
     'false',
     "Send the status that a function or trigger asks for as in PostgREST: 402 for raise sqlstate 'PT402'",
   ),
-  DATABASE_POOL_SIZE: integer('8', 1, 1_000, 'Connections to PostgreSQL for reads'),
-  DATABASE_WRITE_POOL_SIZE: integer('8', 1, 1_000, 'Connections to PostgreSQL for writes; each write uses one'),
-  DATABASE_STREAM_POOL_SIZE: integer(
-    '4',
-    1,
-    1_000,
-    'Connections to PostgreSQL for streamed lists and exports; each stream uses one',
+  DATABASE_POOL_SIZE: divided(integer('8', 1, 1_000, 'Connections to PostgreSQL for reads')),
+  DATABASE_WRITE_POOL_SIZE: divided(
+    integer('8', 1, 1_000, 'Connections to PostgreSQL for writes; each write uses one'),
+  ),
+  DATABASE_STREAM_POOL_SIZE: divided(
+    integer('4', 1, 1_000, 'Connections to PostgreSQL for streamed lists and exports; each stream uses one'),
   ),
   READ_BATCHING: {
     ...boolean('true', 'Combine waiting reads of the same shape into one statement'),
@@ -276,13 +276,7 @@ export const OPTIONS = {
   IDEMPOTENCY_TTL: duration('1d', 'How long a request with an Idempotency-Key is remembered'),
   MAX_PAYLOAD_SIZE: size('1mb', 'Largest request body'),
   BODY_TIMEOUT: duration('30s', 'How long a request body, or the next part of a file to import, may take to arrive'),
-  IMPORT_MAX_CONCURRENCY: integer('2', 1, 1_000, 'Imports that run at the same time'),
-  ASSETS_TRANSFORM_MAX_CONCURRENT: integer(
-    '4',
-    1,
-    1_000,
-    'Images that are transformed at the same time, each in a process of its own; divided among the threads, at least one per thread; 25 times as many may wait',
-  ),
+  IMPORT_MAX_CONCURRENCY: divided(integer('2', 1, 1_000, 'Imports that run at the same time')),
   MAX_URL_SIZE: size('64kb', 'Largest request head, URL included'),
   QUERYSTRING_MAX_PARSE_DEPTH: integer('10', 1, 100, 'Nested brackets that a query parameter may have'),
   QUERYSTRING_ARRAY_LIMIT: integer('500', 1, 100_000, 'Entries that a list in brackets may have'),

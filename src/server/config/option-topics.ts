@@ -32,7 +32,7 @@ const TOPICS: readonly (readonly [topic: string, pattern: RegExp])[] = [
   ['Accounts and tokens', /^(JWT_|AUTH_|ACCESS_|REFRESH_|SESSION_|LOGIN_STALL|EMAIL_|PASSWORD_)/],
   ['Cross-origin requests (CORS)', /^CORS_/],
   ['Addresses and rate limits', /^(IP_|RATE_|LOGIN_BACKOFF)/],
-  ['Files and imports', /^(IMPORT_|ASSETS_)/],
+  ['Files and imports', /^IMPORT_/],
   ['Live queries and WebSockets', /^LIVE/],
 ];
 const LOGS: (typeof TOPICS)[number] = ['Logs, metrics and traces', /^(REQUEST_LOG|METRICS|OTEL_)/];

@@ -10,13 +10,19 @@ import { NOTHING_SHARED, type OpenExecutors, openPlain, type SharedContext, type
 import type { ThreadMakers } from './thread-parts.js';
 import type { Threads } from './threads.js';
 
+export interface WorkerProgram {
+  readonly file: string;
+  /** The names of options that the threads share. */
+  readonly divided: readonly string[];
+}
+
 export interface Speed {
   /** Opens what the threads of a process share. */
   share(context: SharedContext): Promise<SharedSpeed>;
   /** Opens the executors of a thread. */
   readonly open: OpenExecutors;
-  /** Several threads, each of which runs the file. */
-  openThreads(config: Config, observe: Observer, program: string): Threads;
+  /** Several threads, each of which runs the program. */
+  openThreads(config: Config, observe: Observer, program: WorkerProgram): Threads;
   /** Serves in such a thread. */
   runWorker(makers: ThreadMakers): void;
   /** Findings for `lateral doctor`. */

@@ -21,6 +21,7 @@ import {
   joinHealth,
   unhealthy,
 } from '../../server/postgres/health.js';
+import type { WorkerProgram } from '../../server/threads/speed.js';
 import {
   type MainBroadcast,
   type MainContext,
@@ -40,28 +41,20 @@ const CLOSE_TIMEOUT_MS = 3_000;
 /** Milliseconds that the end of the process waits for sockets to be closed. */
 const EXIT_WAIT_MS = 1_000;
 
-/** Options for the whole service, divided among the workers. */
-const DIVIDED_OPTIONS = [
-  'DATABASE_POOL_SIZE',
-  'DATABASE_WRITE_POOL_SIZE',
-  'DATABASE_STREAM_POOL_SIZE',
-  'IMPORT_MAX_CONCURRENCY',
-  'ASSETS_TRANSFORM_MAX_CONCURRENT',
-] as const;
-
 /** The main thread needs connections only for the mirror, the policies and maintenance. */
-export function centralConfig(config: Config): Config {
-  const few = Object.fromEntries(DIVIDED_OPTIONS.map((name) => [name, 1]));
+export function centralConfig(config: Config, divided: readonly string[]): Config {
+  const few = Object.fromEntries(divided.map((name) => [name, 1]));
   return { ...config, ...few, DATABASE_POOL_SIZE: 2 };
 }
 
 /** The options with a worker's share of the connections: at least one of each kind. */
-export function shareOf(config: Config, position: number): Config {
+export function shareOf(config: Config, position: number, divided: readonly string[]): Config {
   const share = (total: number): number => {
     const extra = position < total % config.WORKERS ? 1 : 0;
     return Math.max(1, Math.floor(total / config.WORKERS) + extra);
   };
-  return { ...config, ...Object.fromEntries(DIVIDED_OPTIONS.map((name) => [name, share(config[name])])) };
+  const totals = Object.entries(config).filter(([name]) => divided.includes(name));
+  return { ...config, ...Object.fromEntries(totals.map(([name, total]) => [name, share(Number(total))])) };
 }
 
 export class WorkerPool implements Threads {
@@ -81,10 +74,9 @@ export class WorkerPool implements Threads {
   constructor(
     private readonly config: Config,
     private readonly observe: Observer,
-    /** The file that the workers run. */
-    private readonly program: string,
+    private readonly program: WorkerProgram,
   ) {
-    this.mainConfig = centralConfig(config);
+    this.mainConfig = centralConfig(config, program.divided);
   }
 
   async broadcast(message: MainBroadcast): Promise<void> {
@@ -112,8 +104,8 @@ export class WorkerPool implements Threads {
     };
     const calls = this.#callsFrom(main);
     this.#workers = Array.from({ length: this.config.WORKERS }, (_, position) => {
-      const config = { ...shareOf(this.config, position), DATABASE_POOLER: database.pooler };
-      return new WorkerHandle(this.program, { ...common, config }, calls, this.#onLost);
+      const config = { ...shareOf(this.config, position, this.program.divided), DATABASE_POOLER: database.pooler };
+      return new WorkerHandle(this.program.file, { ...common, config }, calls, this.#onLost);
     });
     this.#schema = null;
     if (this.config.METRICS !== 'off') observeProcess();

@@ -10,7 +10,7 @@ import { Agent } from 'node:http';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
-import { readConfig } from '../../../src/app/options.js';
+import { options, readConfig } from '../../../src/app/options.js';
 import { packagePath } from '../../../src/base/package-files.js';
 import { workersFor } from '../../../src/server/config/option-kinds.js';
 import { centralConfig, shareOf } from '../../../src/speed/threads/worker-pool.js';
@@ -105,7 +105,7 @@ t.test('connections are shared out, and PostgreSQL sees no more of ours than bef
   );
   t.equal(threads.size, 2);
   const config = readConfig({ WORKERS: '3', DATABASE_POOL_SIZE: '8', DATABASE_WRITE_POOL_SIZE: '2' });
-  const shares = [0, 1, 2].map((position) => shareOf(config, position));
+  const shares = [0, 1, 2].map((position) => shareOf(config, position, options.divided));
   t.strictSame(
     shares.map((share) => share.DATABASE_POOL_SIZE),
     [3, 3, 2],
@@ -115,7 +115,7 @@ t.test('connections are shared out, and PostgreSQL sees no more of ours than bef
     [1, 1, 1],
     'each needs one',
   );
-  t.match(centralConfig(config), { DATABASE_POOL_SIZE: 2, DATABASE_WRITE_POOL_SIZE: 1 });
+  t.match(centralConfig(config, options.divided), { DATABASE_POOL_SIZE: 2, DATABASE_WRITE_POOL_SIZE: 1 });
   t.strictSame(
     [1, 2, 3, 4, 7, 8, 64].map((processors) => workersFor(processors, 100)),
     [1, 1, 1, 2, 3, 4, 32],
