@@ -32,7 +32,7 @@ import type { ReplyMemory } from './reply-memory.js';
 import type { RequestRecorder } from './request-recorder.js';
 import { CLIENT_LEFT_STATUS, type Handler, type Route, type Router, streamsBody } from './router.js';
 import { openTraces, TracedExchange, type Traces } from './traces.js';
-import type { ListenAddress, ServerRequest, ServerResponse, Transport } from './transport.js';
+import type { HandleRequest, ListenAddress, ServerRequest, ServerResponse, Transport } from './transport.js';
 import { type SocketProtocol, socketServer } from './websocket.js';
 import { breakOff, headOf, OpenResponseWriter, ResponseQueue, streamBody, writeBody } from './write-reply.js';
 
@@ -138,7 +138,7 @@ type Receive = (request: ServerRequest, response: ServerResponse, source: Reques
 interface Receivers {
   readonly any: Receive;
   /** For GET requests of a socket. */
-  readonly get: (request: ServerRequest, response: ServerResponse) => void;
+  readonly get: HandleRequest;
 }
 
 interface ListeningSocket {
@@ -156,7 +156,7 @@ async function openSocket(
   const options = { config, hooks: responder, limit, admit, refuse };
   const opened = await listen.transport.open(listen.address, {
     get: receivers.get,
-    any: (request, response) => receivers.any(request, response, null),
+    any: (response, request) => receivers.any(request, response, null),
     sockets: sockets.map((protocol) => socketServer(protocol, options)),
   });
   return {
@@ -195,10 +195,10 @@ function createReceivers(responder: Responder, traces: Traces | null, handle: Ha
     }
     serveExchange(exchange, responder, handle);
   };
-  if (kept === null) return { any, get: (request, response) => any(request, response, null) };
+  if (kept === null) return { any, get: (response, request) => any(request, response, null) };
   return {
     any,
-    get: (request, response) => {
+    get: (response, request) => {
       const path = request.getUrl();
       const keptHeaders = responder.closing ? null : kept.answer(path, request, response);
       if (keptHeaders === true) return;

@@ -479,7 +479,9 @@ const FIELDS: ReadonlyMap<string, Exclude<keyof ReadHeaders, keyof Framing>> = n
 function readHeader(name: string, value: string): void {
   const field = FIELDS.get(name);
   if (field !== undefined && target[field] === '') target[field] = value;
-  if (name === 'host' || name === 'content-length' || name === 'transfer-encoding') noteFraming(target, name, value);
+  if (name === 'host' && !target.hasHost) target.hasHost = true;
+  else if (name === 'host' || name === 'content-length' || name === 'transfer-encoding')
+    noteFraming(target, name, value);
   if (forwardedName === '') return;
   if (name === forwardedName && target.forwarded === '') target.forwarded = value;
   if (name === 'x-forwarded-proto' && target.forwardedProtocol === '') target.forwardedProtocol = value;

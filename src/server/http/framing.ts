@@ -10,8 +10,8 @@ export interface Framing {
 }
 
 /**
- * Notes a header. uWebSockets reads the first of several lengths. It takes every transfer coding for `chunked`, except an empty one, which
- * it ignores. A proxy that reads them in another way takes other bytes for the next request.
+ * Notes a length, a coding or a second host. uWebSockets reads the first of several lengths. It takes every transfer coding for
+ * `chunked`, except an empty one, which it ignores. A proxy that reads them in another way takes other bytes for the next request.
  */
 export function noteFraming(
   framing: Framing,
@@ -19,12 +19,9 @@ export function noteFraming(
   value: string,
 ): void {
   if (framing.ambiguity !== '') return;
-  if (name === 'host') {
-    if (framing.hasHost) framing.ambiguity = 'has several Host headers';
-    framing.hasHost = true;
-    return;
-  }
-  framing.ambiguity = name === 'content-length' ? lengthAmbiguity(framing, value) : codingAmbiguity(framing, value);
+  if (name === 'host') framing.ambiguity = 'has several Host headers';
+  else
+    framing.ambiguity = name === 'content-length' ? lengthAmbiguity(framing, value) : codingAmbiguity(framing, value);
   if (framing.ambiguity === '' && framing.contentLength !== null && framing.transferEncoding !== null)
     framing.ambiguity = 'has a Content-Length header and a Transfer-Encoding header';
 }

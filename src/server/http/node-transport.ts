@@ -45,7 +45,7 @@ export class NodeTransport implements Transport {
     server.on('request', (incoming: IncomingMessage, outgoing: Outgoing) => {
       requests.add(incoming.socket, outgoing);
       const handle = incoming.method === 'GET' ? get : any;
-      handle(new NodeRequest(incoming), new NodeResponse(incoming, outgoing, outgoing));
+      handle(new NodeResponse(incoming, outgoing, outgoing), new NodeRequest(incoming));
     });
     server.on('clientError', (error, socket) => requests.refuse(error, socket as NetSocket));
     const upgrades = new NodeSockets(sockets, any);
@@ -164,7 +164,7 @@ class NodeSockets {
     const server = this.#servers.get(request.getUrl());
     const { outgoing, response } = upgradeResponse(incoming, socket);
     if (!server || incoming.method !== 'GET' || incoming.headers.upgrade?.toLowerCase() !== 'websocket') {
-      this.serveRequest(request, response);
+      this.serveRequest(response, request);
       return;
     }
     const { protocol, library } = server;

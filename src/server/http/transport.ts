@@ -73,9 +73,12 @@ export const SOCKET_IDLE_S = 120;
 /** Bytes that may wait for the client of a WebSocket which does not read: beyond, the connection ends. */
 export const MAX_SOCKET_BYTES = 16_777_216;
 
+/** The order of the arguments is that of uWebSockets. */
+export type HandleRequest = (response: ServerResponse, request: ServerRequest) => void;
+
 export interface RequestHandlers {
-  readonly get: (request: ServerRequest, response: ServerResponse) => void;
-  readonly any: (request: ServerRequest, response: ServerResponse) => void;
+  readonly get: HandleRequest;
+  readonly any: HandleRequest;
   readonly sockets: readonly SocketServer[];
 }
 

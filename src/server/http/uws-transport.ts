@@ -44,8 +44,8 @@ export class UwsTransport implements Transport {
   async open(address: ListenAddress, { get, any, sockets }: RequestHandlers): Promise<OpenPort> {
     const app = this.library.App();
     for (const server of sockets) serveSockets(app, server);
-    app.get('/*', (response, request) => get(request, response));
-    app.any('/*', (response, request) => any(request, response));
+    app.get('/*', get);
+    app.any('/*', any);
     const socket = await openPort(app, address);
     return {
       port: this.library.us_socket_local_port(socket),

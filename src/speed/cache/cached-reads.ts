@@ -11,11 +11,7 @@ export class CachedReads extends ReadLayer {
     next: ReadExecutor,
     private readonly cache: ReadCache,
   ) {
-    super(next);
-  }
-
-  override get memory(): ReadCache {
-    return this.cache;
+    super(next, cache);
   }
 
   execute(read: BoundRead, listener: ReadListener): void {

@@ -21,7 +21,6 @@ import { isVolatile } from '../../../compiler/statements/read.js';
 import type { Identity } from '../../access/identity.js';
 import { mayExplain } from '../../access/view-as.js';
 import { type MaybePromise, type ReadStages, read } from '../../execute/pipeline.js';
-import { isStream } from '../../execute/reads/compiled-read.js';
 import { RepliedRead } from '../../execute/reads/read-listeners.js';
 import type { PreparedRead, Reads } from '../../execute/reads/reads.js';
 import { isNotModified, tagOf, withoutEnvelope, withoutRow } from '../../http/etag.js';
@@ -124,7 +123,8 @@ export class ItemsRead extends RepliedRead implements ReadStages<Parsed, Reply |
     const explain = explainPreference(this.client.headers.prefer);
     if (explain) return explainItems(prepared, reads, explain);
     if (prepared.query.format) return exportItems(prepared, prepared.query.format, reads, this.client).reply;
-    if (isStream(prepared.compiled)) return streamItems(prepared, reads, this.client);
+    const { plan } = prepared.compiled;
+    if (plan.kind === 'read' && plan.stream) return streamItems(prepared, reads, this.client);
     this.#isBare = prepared.query.bare === true;
     this.identity = prepared.caller;
     reads.answer(prepared, this);

@@ -5,10 +5,13 @@ import type { CompiledRead } from './compiled-read.js';
 import type { BoundRead, BoundTexts, ReadExecutor, ReadListener, ResultMemory, Shape } from './read-executor.js';
 
 export abstract class ReadLayer implements ReadExecutor {
-  constructor(protected readonly next: ReadExecutor) {}
+  readonly memory: ResultMemory | null;
 
-  get memory(): ResultMemory | null {
-    return this.next.memory;
+  constructor(
+    protected readonly next: ReadExecutor,
+    memory = next.memory,
+  ) {
+    this.memory = memory;
   }
 
   abstract execute(read: BoundRead, listener: ReadListener): void;
