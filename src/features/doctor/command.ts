@@ -1,7 +1,7 @@
 /** `lateral doctor`: what is right and wrong with a database and the role that serves it. It changes nothing. */
 
 import { StartError, UsageError } from '../../base/errors.js';
-import { parseOwnJson } from '../../base/narrow.js';
+import { asError, parseOwnJson } from '../../base/narrow.js';
 import { candidateStatement, referenceCandidate } from '../../compiler/compile/index-candidates.js';
 import { buildModel } from '../../compiler/model/introspect.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
@@ -99,7 +99,9 @@ async function lookAt(database: Database, config: Config): Promise<Examined> {
 
 /** The server that requests would get. */
 async function examineServer(config: Config): Promise<readonly Finding[]> {
-  const { transport, obstacle } = await chooseTransport(config);
+  const chosen = await chooseTransport(config).catch(asError);
+  if (chosen instanceof Error) return [finding('Server', 'problem', `SERVER=${config.SERVER}: ${chosen.message}`)];
+  const { transport, obstacle } = chosen;
   if (transport.name === 'uws') return [finding('Server', 'ok', 'uWebSockets serves requests')];
   if (obstacle === null) return [finding('Server', 'ok', 'node:http serves requests (SERVER=node)')];
   return [finding('Server', 'note', `node:http serves requests, which is slower: ${obstacle}`)];

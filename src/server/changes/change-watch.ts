@@ -20,8 +20,13 @@ type EventListener = (event: ChangeEvent) => void;
 export async function watchChanges(changes: Changes, mirror: Mirror, listener: EventListener): Promise<void> {
   const watch = new ChangeWatch(mirror, listener);
   changes.add(watch);
-  await changes.hold(watch);
-  await changes.opened();
+  try {
+    await changes.hold(watch);
+    await changes.opened();
+  } catch (error) {
+    changes.remove(watch);
+    throw error;
+  }
 }
 
 class ChangeWatch implements ChangeListener {

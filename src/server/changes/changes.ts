@@ -93,6 +93,11 @@ export class Changes {
     if (this.#sources !== null) listener.resynced(this.#sources);
   }
 
+  remove(listener: ChangeListener): void {
+    this.#listeners.delete(listener);
+    this.release(listener);
+  }
+
   /** Opens the stream, and keeps it open until the listener releases it. Throws if there is none. */
   async hold(listener: ChangeListener): Promise<void> {
     this.#checkRunning();

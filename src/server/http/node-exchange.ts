@@ -43,6 +43,9 @@ export class NodeRequest implements ServerRequest {
 /** The bytes of a large body that are copied at a time: the rest is written when they have left. */
 const PIECE_BYTES = 65_536;
 
+/** Node ends the connection of a client that has read nothing for so long, as uWebSockets does. */
+const STALL_MS = 10_000;
+
 export class NodeResponse implements ServerResponse {
   #status: { readonly code: number; readonly text: string } = { code: 200, text: 'OK' };
   #head = '';
@@ -55,7 +58,9 @@ export class NodeResponse implements ServerResponse {
     private readonly incoming: IncomingMessage,
     private readonly outgoing: Outgoing,
     private readonly closing: EventEmitter,
-  ) {}
+  ) {
+    outgoing.on('drain', this.#writable);
+  }
 
   getRemoteAddress(): ArrayBuffer {
     return this.getRemoteAddressAsText();
@@ -87,16 +92,19 @@ export class NodeResponse implements ServerResponse {
   /** Returns whether it has taken the whole piece, and whether the body is complete. */
   tryEnd(piece: Parameters<ServerResponse['tryEnd']>[0], length: number): [boolean, boolean] {
     this.#begin(length);
-    const bytes = Buffer.from(piece as Uint8Array);
-    const isTaken = this.#write(bytes.subarray(0, PIECE_BYTES));
+    const bytes = piece as Uint8Array;
+    const isWhole = bytes.byteLength <= PIECE_BYTES;
+    const isTaken = this.#write(copyOf(bytes.subarray(0, PIECE_BYTES)));
     const isComplete = this.#offset >= length;
     if (isComplete) this.outgoing.end();
-    else if (isTaken && bytes.length > PIECE_BYTES) setImmediate(this.#writable);
-    return [isComplete || (isTaken && bytes.length <= PIECE_BYTES), isComplete];
+    else if (isTaken && !isWhole) setImmediate(this.#writable);
+    return [isComplete || (isTaken && isWhole), isComplete];
   }
 
   end(body: string | Uint8Array = '', closes = false): void {
     const bytes = copyOf(body);
+    // The head of a body that has begun may say that the connection is kept.
+    if (closes && this.#begun) this.outgoing.once('finish', () => this.incoming.socket.destroySoon());
     this.#begin(bytes.byteLength, closes);
     this.outgoing.end(bytes);
   }
@@ -111,7 +119,6 @@ export class NodeResponse implements ServerResponse {
   }
 
   onWritable(handler: (offset: number) => boolean): void {
-    if (this.#onWritable === null) this.outgoing.on('drain', this.#writable);
     this.#onWritable = handler;
   }
 
@@ -141,13 +148,16 @@ export class NodeResponse implements ServerResponse {
   }
 
   readonly #writable = (): void => {
+    this.incoming.socket.setTimeout(0);
     if (!this.outgoing.writableEnded && !this.outgoing.destroyed) this.#onWritable?.(this.#offset);
   };
 
   #write(bytes: Uint8Array): boolean {
     if (bytes.byteLength === 0) return true;
     this.#offset += bytes.byteLength;
-    return this.outgoing.write(bytes);
+    const isTaken = this.outgoing.write(bytes);
+    if (!isTaken) this.incoming.socket.setTimeout(STALL_MS);
+    return isTaken;
   }
 
   #begin(length: number | null, closes = false): void {
@@ -176,7 +186,9 @@ export function upgradeResponse(
   const outgoing = new Outgoing(incoming);
   outgoing.shouldKeepAlive = false;
   outgoing.assignSocket(socket);
-  outgoing.once('finish', () => socket.end());
+  outgoing.once('finish', () => socket.destroySoon());
+  // Node has removed its own listeners.
+  socket.on('drain', () => outgoing.emit('drain'));
   socket.on('error', () => socket.destroy());
   return { outgoing, response: new NodeResponse(incoming, outgoing, socket) };
 }

@@ -1,5 +1,5 @@
 /** Requests and WebSockets over `node:http`, where uWebSockets does not load. */
-import { createServer, type IncomingMessage, type ServerResponse as Outgoing, type Server } from 'node:http';
+import { createServer, IncomingMessage, type ServerResponse as Outgoing, type Server } from 'node:http';
 import { Server as NetServer, type Socket as NetSocket } from 'node:net';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { invalidPayload, StartError } from '../../base/errors.js';
@@ -11,6 +11,7 @@ import {
   type OpenPort,
   type RequestHandlers,
   SOCKET_IDLE_S,
+  type SocketClient,
   type SocketConnection,
   type SocketServer,
   type Transport,
@@ -22,6 +23,9 @@ const HEAD_TIMEOUT_MS = 10_000;
 const IDLE_TIMEOUT_MS = 8_000;
 const CHECK_INTERVAL_MS = 2_000;
 
+/** For the answer to a request whose body is broken. */
+const BROKEN_BODY_MS = 500;
+
 /** For the headers behind the longest URL. */
 const HEADER_BYTES = 8_192;
 
@@ -32,7 +36,9 @@ export class NodeTransport implements Transport {
 
   async open(address: ListenAddress, { get, any, sockets }: RequestHandlers): Promise<OpenPort> {
     checkSharing(address);
+    const upgrades = new NodeSockets(sockets);
     const server = createServer({
+      IncomingMessage: upgrades.requests,
       // A longer URL gets the error of the service.
       maxHeaderSize: this.maxHeadBytes + HEADER_BYTES,
       keepAliveTimeout: IDLE_TIMEOUT_MS,
@@ -48,16 +54,17 @@ export class NodeTransport implements Transport {
       handle(new NodeResponse(incoming, outgoing, outgoing), new NodeRequest(incoming));
     });
     server.on('clientError', (error, socket) => requests.refuse(error, socket as NetSocket));
-    const upgrades = new NodeSockets(sockets, any);
-    server.on('upgrade', (incoming: IncomingMessage, socket: NetSocket, head: Buffer) =>
-      upgrades.serve(incoming, socket, head),
-    );
+    server.on('upgrade', (incoming: IncomingMessage, socket: NetSocket, head: Buffer) => {
+      // Its response would be sent in the place of another.
+      if (requests.isAnswering(socket)) socket.on('error', () => {}).destroy();
+      else upgrades.serve(incoming, socket, head);
+    });
     return {
       port: await listen(server, address),
       // Its own method would end idle connections, whose clients may be sending a request.
       refuse: () => void NetServer.prototype.close.call(server),
       close: () => {
-        NetServer.prototype.close.call(server);
+        server.close();
         upgrades.close();
         server.closeAllConnections();
       },
@@ -67,17 +74,38 @@ export class NodeTransport implements Transport {
 
 /** The requests of each connection that are not answered yet. */
 class RunningRequests {
-  readonly #numbers = new WeakMap<NetSocket, number>();
+  readonly #responses = new WeakMap<NetSocket, Set<Outgoing>>();
   /** Connections that end with the last of their answers. */
   readonly #ending = new WeakSet<NetSocket>();
 
   add(socket: NetSocket, outgoing: Outgoing): void {
-    this.#numbers.set(socket, (this.#numbers.get(socket) ?? 0) + 1);
+    const responses = this.#responses.get(socket) ?? this.#follow(socket);
+    responses.add(outgoing);
     outgoing.once('close', () => {
-      const left = (this.#numbers.get(socket) ?? 1) - 1;
-      this.#numbers.set(socket, left);
-      if (left === 0 && this.#ending.has(socket)) socket.destroySoon();
+      responses.delete(outgoing);
+      if (responses.size === 0 && this.#ending.has(socket)) socket.destroySoon();
     });
+  }
+
+  isAnswering(socket: NetSocket): boolean {
+    return (this.#responses.get(socket)?.size ?? 0) > 0;
+  }
+
+  /** An answer that is ready still leaves. */
+  #breakOff(socket: NetSocket): void {
+    socket.pause();
+    const isReading = [...(this.#responses.get(socket) ?? [])].some(({ req }) => !req.complete);
+    if (isReading) setTimeout(() => socket.destroy(), BROKEN_BODY_MS).unref();
+  }
+
+  /** Node says nothing to a response that waits for the one before it when the connection is closed. */
+  #follow(socket: NetSocket): Set<Outgoing> {
+    const responses = new Set<Outgoing>();
+    this.#responses.set(socket, responses);
+    socket.once('close', () => {
+      for (const waiting of [...responses]) waiting.emit('close');
+    });
+    return responses;
   }
 
   /** Answers bytes that the parser of Node refuses, and closes the connection: where the next request begins is not certain. */
@@ -85,8 +113,8 @@ class RunningRequests {
     // The parser reports each piece that follows, too.
     if (this.#ending.has(socket)) return;
     this.#ending.add(socket);
-    // Another answer would be taken for that of a request.
-    if ((this.#numbers.get(socket) ?? 0) > 0 && socket.writable) socket.pause();
+    // Another answer would be taken for that of a request. A request whose body is broken gets none.
+    if (this.isAnswering(socket) && socket.writable) this.#breakOff(socket);
     else if (!socket.writable || !error.code?.startsWith('HPE_')) socket.destroy();
     else socket.end(refusal(error), () => socket.destroySoon());
   }
@@ -116,7 +144,8 @@ function checkSharing({ shared }: ListenAddress): void {
 async function listen(server: Server, { host, port, shared }: ListenAddress): Promise<number> {
   const options: { reusePort?: boolean } = shared ? { reusePort: true } : {};
   await new Promise<void>((resolve, reject) => {
-    server.once('error', () => reject(portInUse({ host, port })));
+    // Later errors are those of single connections, such as too many open files: their clients try again.
+    server.on('error', () => reject(portInUse({ host, port })));
     server.listen({ host, port, exclusive: true, ...options }, resolve);
   });
   const address = server.address();
@@ -125,14 +154,15 @@ async function listen(server: Server, { host, port, shared }: ListenAddress): Pr
 
 /** The WebSockets of a server. */
 class NodeSockets {
+  /** Only a request for a WebSocket is taken from the parser. It would not read the body of another that asks for an upgrade. */
+  readonly requests: typeof IncomingMessage;
   readonly #servers: ReadonlyMap<string, { readonly protocol: SocketServer; readonly library: WebSocketServer }>;
+  /** Connections that Node does not know any more. */
+  readonly #connections = new Set<NetSocket>();
   readonly #open = new Set<NodeSocket>();
   readonly #pings: NodeJS.Timeout;
 
-  constructor(
-    sockets: readonly SocketServer[],
-    private readonly serveRequest: RequestHandlers['any'],
-  ) {
+  constructor(sockets: readonly SocketServer[]) {
     this.#servers = new Map(
       sockets.map((protocol) => {
         const library = new WebSocketServer({
@@ -145,6 +175,18 @@ class NodeSockets {
         return [protocol.path, { protocol, library }];
       }),
     );
+    const paths = new Set(this.#servers.keys());
+    // Node sets the property in the constructor already, when a class above it has no fields yet.
+    const asking = new WeakSet<IncomingMessage>();
+    this.requests = class extends IncomingMessage {
+      set upgrade(isAsking: boolean | null) {
+        if (isAsking) asking.add(this);
+      }
+
+      get upgrade(): boolean {
+        return asking.has(this) && paths.has(new NodeRequest(this).getUrl()) && asksForSocket(this);
+      }
+    };
     this.#pings = setInterval(
       () => {
         for (const socket of this.#open) socket.ping();
@@ -155,42 +197,59 @@ class NodeSockets {
 
   close(): void {
     clearInterval(this.#pings);
-    for (const socket of this.#open) socket.terminate();
+    for (const socket of this.#connections) socket.destroy();
   }
 
-  /** Other requests than those of WebSockets are answered as if they had not asked for another protocol. */
   serve(incoming: IncomingMessage, socket: NetSocket, head: Buffer): void {
     const request = new NodeRequest(incoming);
     const server = this.#servers.get(request.getUrl());
     const { outgoing, response } = upgradeResponse(incoming, socket);
-    if (!server || incoming.method !== 'GET' || incoming.headers.upgrade?.toLowerCase() !== 'websocket') {
-      this.serveRequest(response, request);
-      return;
-    }
+    this.#connections.add(socket);
+    socket.once('close', () => this.#connections.delete(socket));
+    if (!server) return void socket.destroy();
     const { protocol, library } = server;
-    void protocol.admit(request, response).then((admitted) => {
-      if (!admitted) return;
-      outgoing.detachSocket(socket);
-      spoken.set(incoming, admitted.protocol);
-      library.handleUpgrade(incoming, socket, head, (ws) => {
-        const connection = new NodeSocket(ws, socket);
-        this.#open.add(connection);
-        const events = protocol.open(connection, admitted.client);
-        ws.on('message', (data: Buffer, isBinary: boolean) => {
-          connection.isAlive = true;
-          events.message(isBinary ? '' : data.toString());
+    protocol.admit(request, response).then(
+      (admitted) => {
+        if (!admitted) return;
+        outgoing.detachSocket(socket);
+        spoken.set(incoming, admitted.protocol);
+        let isOpen = false;
+        library.handleUpgrade(incoming, socket, head, (ws) => {
+          isOpen = true;
+          this.#serve(ws, socket, protocol.open, admitted.client);
         });
-        // The library ends the connection after an error.
-        ws.on('error', () => {});
-        socket.on('drain', () => setImmediate(() => events.drained()));
-        ws.on('close', () => {
-          this.#open.delete(connection);
-          events.closed();
-        });
-      });
+        // The client has left meanwhile, or has asked for subprotocols in a wrong way.
+        if (!isOpen) admitted.withdraw();
+      },
+      () => socket.destroy(),
+    );
+  }
+
+  #serve(ws: WebSocket, socket: NetSocket, open: SocketServer['open'], client: SocketClient): void {
+    const connection = new NodeSocket(ws, socket);
+    this.#open.add(connection);
+    // The library ends the connection after an error.
+    ws.on('error', () => {});
+    const events = open(connection, client);
+    ws.on('message', (data: Buffer, isBinary: boolean) => {
+      connection.isAlive = true;
+      events.message(isBinary ? '' : data.toString());
+    });
+    socket.on('drain', () => setImmediate(() => events.drained()));
+    ws.on('close', () => {
+      this.#open.delete(connection);
+      events.closed();
     });
   }
 }
+
+/** As the library checks it, which would answer by itself. */
+function asksForSocket({ method, headers }: IncomingMessage): boolean {
+  const { upgrade, 'sec-websocket-key': key = '', 'sec-websocket-version': version } = headers;
+  return method === 'GET' && upgrade?.toLowerCase() === 'websocket' && KEY.test(key) && version === '13';
+}
+
+const KEY = /^[+/0-9A-Za-z]{22}==$/;
 
 /** The subprotocols of requests that become WebSockets. */
 const spoken = new WeakMap<IncomingMessage, string>();
@@ -218,8 +277,11 @@ class NodeSocket implements SocketConnection {
 
   cork(write: () => void): void {
     this.socket.cork();
-    write();
-    this.socket.uncork();
+    try {
+      write();
+    } finally {
+      this.socket.uncork();
+    }
   }
 
   send(message: string | Buffer, isBinary: boolean): void {

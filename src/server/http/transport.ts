@@ -66,6 +66,8 @@ export interface AdmittedSocket {
   readonly client: SocketClient;
   /** The subprotocol; '' for none. */
   readonly protocol: string;
+  /** To be called if the connection is not opened nevertheless. */
+  withdraw(): void;
 }
 
 /** Seconds without anything received, also no answer to a ping, until a WebSocket ends. */

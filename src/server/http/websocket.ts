@@ -159,7 +159,7 @@ function createUpgrade(
         throw forbidden('There are too many connections');
       if (!origins.isAllowed(origin, host)) throw forbidden('Connections are not accepted from another origin');
       const spoken = await protocol.accept(client);
-      if (!exchange.aborted) return { client, protocol: spoken };
+      if (!exchange.aborted) return { client, protocol: spoken, withdraw: () => open.count-- };
     } catch (error) {
       refuse(exchange, error);
     }

@@ -1,5 +1,7 @@
 /** The same service over `node:http`, which serves where uWebSockets does not load. `SERVER=node` runs every other test file with it. */
+import { once } from 'node:events';
 import { Agent, get as httpGet, request as openRequest } from 'node:http';
+import { connect } from 'node:net';
 import t from 'tap';
 import { readConfig } from '../../../src/app/options.js';
 import { chooseTransport } from '../../../src/server/http/listen.js';
@@ -15,6 +17,7 @@ import {
   sendRaw,
   startDatabase,
   startTestService,
+  waitFor,
 } from '../../support/service.js';
 
 const server = await startDatabase();
@@ -158,13 +161,52 @@ t.test('WebSockets and events', async (t) => {
 });
 
 t.test('an upgrade to another protocol is answered as a request', async (t) => {
-  const answer = await new Promise<number>((resolve, reject) => {
-    const headers = { connection: 'upgrade', upgrade: 'h2c' };
-    openRequest(`${service.url}/server/ping`, { headers }, ({ statusCode = 0 }) => resolve(statusCode))
-      .on('error', reject)
-      .end();
-  });
-  t.equal(answer, 200);
+  const send = (method: string, path: string, body: string): Promise<number> =>
+    new Promise((resolve, reject) => {
+      const authorization = `Bearer ${ADMIN_TOKEN}`;
+      const headers = { ...JSON_BODY, authorization, connection: 'upgrade, http2-settings', upgrade: 'h2c' };
+      openRequest(service.url + path, { method, headers }, (response) => {
+        response.resume().on('end', () => resolve(response.statusCode ?? 0));
+      })
+        .on('error', reject)
+        .end(body);
+    });
+  t.equal(await send('GET', '/items/wide?limit=-1', ''), 200, 'a large body');
+  t.equal(await send('POST', '/items/tags', '{"name":"by h2c"}'), 200);
+  t.match((await get(service, '/items/tags?filter[name][_eq]=by%20h2c')).json, { data: [{ name: 'by h2c' }] });
+});
+
+t.test('upgrades that follow another request, or lack a key, do no harm', async (t) => {
+  const socket = (lines: string): string =>
+    `GET /websocket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n${lines}\r\n`;
+  const valid = socket('Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n');
+  const slow = `GET /items/wide?limit=-1 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`;
+  await sendRaw(service, [slow + valid]);
+  await sendRaw(service, [slow + slow + valid]);
+  t.match(await sendRaw(service, [socket('Connection: close\r\n')]), /^HTTP\/1\.1 40[34] /);
+  t.match(await get(service, '/server/ping'), { text: 'pong' });
+});
+
+t.test('a body that breaks ends its request at once', async (t) => {
+  const head = `POST /items/tags HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\nContent-Type: application/json\r\n`;
+  const start = performance.now();
+  await sendRaw(service, [`${head}Transfer-Encoding: chunked\r\n\r\n5\r\n{"nam\r\nzz\r\n`]);
+  t.ok(performance.now() - start < 5_000, 'not after BODY_TIMEOUT');
+});
+
+t.test('clients that leave give their memory and their places back', async (t) => {
+  const limited = await startTestService({ databaseUrl, SERVER: 'node', WORKERS: '1', RESPONSE_MEMORY: '24mb' });
+  const ask = `GET /items/wide?limit=-1 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`;
+  for (let turn = 0; turn < 10; turn++) {
+    const { hostname, port } = new URL(limited.url);
+    const socket = connect(Number(port), hostname, () => socket.write(ask + ask + ask));
+    await once(socket, 'data');
+    socket.destroy();
+  }
+  await waitFor(async () => (await get(limited, '/items/wide?limit=-1')).status === 200, 5_000);
+  const start = performance.now();
+  await limited.stop();
+  t.ok(performance.now() - start < 3_000, 'no request is running');
 });
 
 t.test('the service says which server runs', async (t) => {

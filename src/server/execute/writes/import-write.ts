@@ -45,8 +45,8 @@ export async function importInto<Result>(
   const { services } = context;
   const by = { ...given, writer: await conditioned(context, given.writer, null, given.client) };
   const attempt = (model: Model, number: number): Promise<Result> => {
-    const target = restrict(context, name, by.writer, model);
-    const { collection } = target;
+    const { collection, context: limited } = restrict(context, name, by.writer, model);
+    const target = { collection, context: { ...limited, maxRows: null } };
     const { access } = target.context;
     const guard = access && new Guard(access, model);
     if (guard && !guard.covers('update', collection, [])) guard.grant('create', collection);
@@ -57,7 +57,7 @@ export async function importInto<Result>(
       const plan = async (rows: readonly Input[]): Promise<PlannedWrite> => {
         const hooks = isHooked ? payloadHooks(context, async () => session, call, target) : null;
         const changed = hooks ? await hooks.rows(collection, rows, onConflict?.resolution === 'merge') : rows;
-        return planImported(collection, changed, onConflict, { ...target.context, maxRows: null });
+        return planImported(collection, changed, onConflict, target.context);
       };
       const write = async (planned: PlannedWrite, rows: number): Promise<number> => {
         const skipped = await writeCounted({ context, session, call }, planned);
