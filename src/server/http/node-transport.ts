@@ -157,7 +157,7 @@ class NodeSockets {
   /** Only a request for a WebSocket is taken from the parser. It would not read the body of another that asks for an upgrade. */
   readonly requests: typeof IncomingMessage;
   readonly #servers: ReadonlyMap<string, { readonly protocol: SocketServer; readonly library: WebSocketServer }>;
-  /** Connections that Node does not know any more. */
+  /** The connections that Node has handed over: it does not close them. */
   readonly #connections = new Set<NetSocket>();
   readonly #open = new Set<NodeSocket>();
   readonly #pings: NodeJS.Timeout;
