@@ -29,19 +29,20 @@ export function isAboutUnsent(error: Error, sent: readonly (string | null)[]): b
   const { code, file, detail, where } = propertiesOf(error);
   const isSetting = code === '42704' && SETTINGS_FILE.test(String(file));
   if (!isSetting && !READING.has(String(code))) return false;
-  const quoted = quotedTexts(`${error.message}\n${detail ?? ''}`).map(withoutSpaces);
+  const quoted = quotedTexts(`${error.message}\n${detail ?? ''}`).map(comparable);
   const isEmpty = EMPTY.test(error.message) || (quoted.length === 0 && EMPTY_DOCUMENT.test(String(where ?? '-')));
   if (quoted.length === 0 && !isEmpty) return false;
   const texts = sent.flatMap((each) => (each === null ? [] : [each, ...leavesOf(each)]));
   if (isEmpty) return !texts.includes('');
-  const known = texts.map(withoutSpaces);
+  const known = texts.map(comparable);
   const isMadeOf = (text: string, part: string): boolean =>
     !isSetting && part.length >= SHORTEST_PART && text.includes(part);
   return !quoted.some((text) => known.some((each) => each.includes(text) || isMadeOf(text, each)));
 }
 
-function withoutSpaces(text: string): string {
-  return text.replace(/\s+/g, '');
+/** Without spaces, and in small letters: PostgreSQL quotes the words of a date as it has read them. */
+function comparable(text: string): string {
+  return text.replace(/\s+/g, '').toLowerCase();
 }
 
 /** The texts and numbers of a JSON document. */

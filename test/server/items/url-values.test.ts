@@ -18,7 +18,7 @@ await sql.unsafe(`
   create type address as (street text, number int4);
   create table things (
     id int primary key, ints int4[], exact numeric[], words text[], bytes bytea[], place address, places address[],
-    document jsonb, plain json, body text, span int4range, bits bit varying, vector tsvector
+    document jsonb, plain json, body text, span int4range, bits bit varying, vector tsvector, day date
   );
   insert into things values
     (1, '{1,2}', '{123456789012345678901234567890,NaN}', '{a,"b,c"}', '{"\\\\x00ff"}', ('s', 1), array[('s', 1)::address],
@@ -36,6 +36,11 @@ function find(field: string, operator: string, value: string): Promise<Answer> {
 }
 
 const rows = (...ids: number[]): object => ({ data: ids.map((id) => ({ id })) });
+
+t.test('a date that PostgreSQL quotes in small letters is an error of the request', async (t) => {
+  const answer = await get(service, '/items/things?filter[day][_eq]=2%252F020-01-01');
+  t.match(answer, { status: 400, json: { errors: [{ extensions: { code: 'INVALID_QUERY' } }] } });
+});
 
 t.test('what is shown of a field finds its item', async (t) => {
   const found: readonly (readonly [field: string, operator: string, value: string, ids: number[]])[] = [
