@@ -40,12 +40,33 @@ const CONNECTION_HEADERS: ReadonlySet<string> = new Set(['connection', 'keep-ali
 /** Bytes of a body that wait to be read: with more, the writer is paused. */
 const HIGH_WATER_BYTES = 65_536;
 
-export class MemoryResponse implements ServerResponse {
+/** The status and the headers of a response until it begins. */
+export class ResponseHead {
+  protected status: { readonly code: number; readonly text: string } = { code: 200, text: 'OK' };
+  #lines = '';
+
+  writeStatus(status: string): void {
+    const [code = '200', ...text] = status.split(' ');
+    this.status = { code: Number(code), text: text.join(' ') };
+  }
+
+  /** One value may have the lines of several headers. */
+  writeHeader(name: Uint8Array | string, value: Uint8Array | string): void {
+    this.#lines += `${textOf(name)}: ${textOf(value)}\r\n`;
+  }
+
+  protected headers(): [name: string, value: string][] {
+    return this.#lines.split('\r\n').flatMap((line) => {
+      const at = line.indexOf(':');
+      return at > 0 ? [[line.slice(0, at), line.slice(at + 1).trim()]] : [];
+    });
+  }
+}
+
+export class MemoryResponse extends ResponseHead implements ServerResponse {
   /** Rejects if the response is broken off before its first byte. */
   readonly response: Promise<Response>;
   #settle!: { readonly resolve: (response: Response) => void; readonly reject: (error: Error) => void };
-  #status = { code: 200, text: 'OK' };
-  #head = '';
   #begun = false;
   #ended = false;
   #offset = 0;
@@ -61,6 +82,7 @@ export class MemoryResponse implements ServerResponse {
     private readonly request: Request,
     private readonly address: string,
   ) {
+    super();
     this.response = new Promise((resolve, reject) => {
       this.#settle = { resolve, reject };
     });
@@ -78,15 +100,6 @@ export class MemoryResponse implements ServerResponse {
 
   cork(write: () => void): void {
     write();
-  }
-
-  writeStatus(status: string): void {
-    const [code = '200', ...text] = status.split(' ');
-    this.#status = { code: Number(code), text: text.join(' ') };
-  }
-
-  writeHeader(name: Uint8Array | string, value: Uint8Array | string): void {
-    this.#head += `${textOf(name)}: ${textOf(value)}\r\n`;
   }
 
   write(piece: Parameters<ServerResponse['write']>[0]): boolean {
@@ -148,14 +161,10 @@ export class MemoryResponse implements ServerResponse {
     if (this.#begun) return;
     this.#begun = true;
     const headers = new Headers();
-    for (const line of this.#head.split('\r\n')) {
-      const at = line.indexOf(':');
-      if (at <= 0) continue;
-      const name = line.slice(0, at);
-      if (!CONNECTION_HEADERS.has(name.toLowerCase())) headers.append(name, line.slice(at + 1).trim());
-    }
+    for (const [name, value] of this.headers())
+      if (!CONNECTION_HEADERS.has(name.toLowerCase())) headers.append(name, value);
     if (length !== null && !headers.has('content-length')) headers.set('content-length', String(length));
-    const { code: status, text: statusText } = this.#status;
+    const { code: status, text: statusText } = this.status;
     const body = hasBody ? this.#openBody() : null;
     this.#settle.resolve(new Response(body, { status, statusText, headers }));
   }
@@ -243,7 +252,7 @@ export class MemoryResponse implements ServerResponse {
   }
 }
 
-export function textOf(value: Uint8Array | string): string {
+function textOf(value: Uint8Array | string): string {
   return typeof value === 'string' ? value : Buffer.from(value).toString('latin1');
 }
 

@@ -2,7 +2,7 @@
 import type { EventEmitter } from 'node:events';
 import { type IncomingMessage, ServerResponse as Outgoing } from 'node:http';
 import type { Socket } from 'node:net';
-import { arrayBufferOf, copyOf, textOf } from './memory-socket.js';
+import { arrayBufferOf, copyOf, ResponseHead } from './memory-socket.js';
 import type { ServerRequest, ServerResponse } from './transport.js';
 
 export class NodeRequest implements ServerRequest {
@@ -46,9 +46,7 @@ const PIECE_BYTES = 65_536;
 /** Node ends the connection of a client that has read nothing for so long, as uWebSockets does. */
 const STALL_MS = 10_000;
 
-export class NodeResponse implements ServerResponse {
-  #status: { readonly code: number; readonly text: string } = { code: 200, text: 'OK' };
-  #head = '';
+export class NodeResponse extends ResponseHead implements ServerResponse {
   #begun = false;
   #offset = 0;
   #onWritable: ((offset: number) => boolean) | null = null;
@@ -59,6 +57,7 @@ export class NodeResponse implements ServerResponse {
     private readonly outgoing: Outgoing,
     private readonly closing: EventEmitter,
   ) {
+    super();
     outgoing.on('drain', this.#writable);
   }
 
@@ -73,15 +72,6 @@ export class NodeResponse implements ServerResponse {
   /** Node sends the head with the first piece. If it is corked, it may not say that more can be written. */
   cork(write: () => void): void {
     write();
-  }
-
-  writeStatus(status: string): void {
-    const [code = '200', ...text] = status.split(' ');
-    this.#status = { code: Number(code), text: text.join(' ') };
-  }
-
-  writeHeader(name: Uint8Array | string, value: Uint8Array | string): void {
-    this.#head += `${textOf(name)}: ${textOf(value)}\r\n`;
   }
 
   write(piece: Parameters<ServerResponse['write']>[0]): boolean {
@@ -163,16 +153,12 @@ export class NodeResponse implements ServerResponse {
   #begin(length: number | null, closes = false): void {
     if (this.#begun) return;
     this.#begun = true;
-    const headers: string[] = [];
-    for (const line of this.#head.split('\r\n')) {
-      const at = line.indexOf(':');
-      // Node adds the header of connections that are kept open.
-      if (at > 0 && !line.startsWith('Keep-Alive:')) headers.push(line.slice(0, at), line.slice(at + 1).trim());
-    }
-    if (length !== null && this.#status.code !== NO_CONTENT && !/\r\nContent-Length:/i.test(this.#head))
-      headers.push('Content-Length', String(length));
+    // Node adds the header of connections that are kept open.
+    const headers = this.headers().filter(([name]) => name !== 'Keep-Alive');
+    if (length !== null && this.status.code !== NO_CONTENT && headers.every(([name]) => name !== 'Content-Length'))
+      headers.push(['Content-Length', String(length)]);
     if (closes) this.outgoing.shouldKeepAlive = false;
-    this.outgoing.writeHead(this.#status.code, this.#status.text, headers);
+    this.outgoing.writeHead(this.status.code, this.status.text, headers.flat());
   }
 }
 

@@ -50,6 +50,7 @@ export class NodeTransport implements Transport {
     const requests = new RunningRequests();
     server.on('request', (incoming: IncomingMessage, outgoing: Outgoing) => {
       requests.add(incoming.socket, outgoing);
+      // Replies are kept for GET only.
       const handle = incoming.method === 'GET' ? get : any;
       handle(new NodeResponse(incoming, outgoing, outgoing), new NodeRequest(incoming));
     });

@@ -16,8 +16,15 @@ import {
 
 type Library = typeof import('uWebSockets.js');
 
-/** The size of the request head is read from the environment when the library loads: so it loads late. */
-export async function loadSockets(maxHeadBytes: number): Promise<Library> {
+let library: Promise<Library> | null = null;
+
+/** Loads the library once. It reads the size of the request head from the environment when it loads: so it loads late. */
+export function loadSockets(maxHeadBytes: number): Promise<Library> {
+  library ??= load(maxHeadBytes);
+  return library;
+}
+
+async function load(maxHeadBytes: number): Promise<Library> {
   process.env['UWS_HTTP_MAX_HEADERS_SIZE'] = String(maxHeadBytes);
   try {
     const loaded = await import('uWebSockets.js');
