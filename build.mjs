@@ -27,7 +27,7 @@ const PROGRAMS = [
   // The program of a deleted feature is not there.
 ].filter((name) => existsSync(join(root, `${name}.ts`)));
 /** One file of its own: shared chunks would be cut along it, and the service would load twice as many files when it starts. */
-const COMPILER = 'src/compiler/statements/compiler';
+const COMPILER = 'src/features/catalog/compiler';
 const TOOLS = [
   'src/base/observe',
   'src/features/embedded/cluster',

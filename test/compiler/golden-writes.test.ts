@@ -3,7 +3,7 @@
  * to commit where there is a transaction.
  */
 import t from 'tap';
-import { type CallerPermissions, createCompiler, type Permission } from '../../src/compiler/statements/compiler.js';
+import { type CallerPermissions, createCompiler, type Permission } from '../../src/features/catalog/compiler.js';
 import { makeCaller } from '../support/callers.js';
 import { runCommand } from '../support/command.js';
 import { CLIENT, compiledOrNone, compileGolden, equalRecorded } from '../support/compiled.js';

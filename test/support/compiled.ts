@@ -5,8 +5,8 @@ import type {
   CompiledRequest,
   CompiledStatement,
   Compiler,
-} from '../../src/compiler/statements/compiler.js';
-import { NoStatement } from '../../src/compiler/statements/compiler.js';
+} from '../../src/features/catalog/compiler.js';
+import { NoStatement } from '../../src/features/catalog/compiler.js';
 import { type GoldenRequest, goldenStatement } from './golden.js';
 
 /** The address from which the tests send requests. */

@@ -1,9 +1,10 @@
 /** `lateral catalog` prints what the service knows about the tables of a database, without their rows. */
-import type { Catalog } from '../../compiler/statements/compiler.js';
+
 import type { Command, Program } from '../../server/feature/command.js';
 import { loadSchema } from '../../server/postgres/catalog/catalog.js';
 import { locateSystemTables } from '../../server/postgres/catalog/migrate.js';
 import type { Database } from '../../server/postgres/pools/database.js';
+import type { Catalog } from './compiler.js';
 
 const HELP = `Usage: lateral catalog [--option value ...] > catalog.json
 

@@ -6,7 +6,6 @@ import { elementAt, messageOf } from '../../base/narrow.js';
 import type { Identities } from '../../server/access/identities.js';
 import { type Identity, onlyAdministrator, onlyUser } from '../../server/access/identity.js';
 import { type ApiRoute, type Description, route } from '../../server/api/action.js';
-import { routeReply } from '../../server/api/route-response.js';
 import type {
   Extension,
   ExtensionRouter,
@@ -18,6 +17,7 @@ import type { Exchange } from '../../server/http/exchange.js';
 import type { Reply } from '../../server/http/reply.js';
 import type { ResponseMemory } from '../../server/postgres/wire/response-memory.js';
 import { type ExtensionCall, type Extensions, hookCaller } from './extensions.js';
+import { routeReply } from './route-response.js';
 
 interface ExtensionRoute {
   readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';

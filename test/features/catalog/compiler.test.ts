@@ -7,8 +7,8 @@ import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { readConfig } from '../../src/app/options.js';
-import { packagePath } from '../../src/base/package-files.js';
+import { readConfig } from '../../../src/app/options.js';
+import { packagePath } from '../../../src/base/package-files.js';
 import {
   type CallerPermissions,
   createCompiler,
@@ -16,13 +16,13 @@ import {
   NoStatement,
   type Permission,
   type RestRequest,
-} from '../../src/compiler/statements/compiler.js';
-import { DEFAULT_LIMITS, stageLimits } from '../../src/compiler/statements/limits.js';
-import { parseLimits } from '../../src/server/config/parse-limits.js';
-import { makeCaller } from '../support/callers.js';
-import { runCommand } from '../support/command.js';
-import { compileGolden, equalRecorded } from '../support/compiled.js';
-import { type GoldenRequest, recordRequest } from '../support/golden.js';
+} from '../../../src/features/catalog/compiler.js';
+import { DEFAULT_LIMITS, stageLimits } from '../../../src/features/catalog/limits.js';
+import { parseLimits } from '../../../src/server/config/parse-limits.js';
+import { makeCaller } from '../../support/callers.js';
+import { runCommand } from '../../support/command.js';
+import { compileGolden, equalRecorded } from '../../support/compiled.js';
+import { type GoldenRequest, recordRequest } from '../../support/golden.js';
 import {
   createLibrary,
   KNOWS_CALLERS,
@@ -31,8 +31,8 @@ import {
   startDatabase,
   startTestService,
   withSql,
-} from '../support/service.js';
-import { StatementRecorder } from '../support/statement-recorder.js';
+} from '../../support/service.js';
+import { StatementRecorder } from '../../support/statement-recorder.js';
 
 const run = promisify(execFile);
 

@@ -1,9 +1,9 @@
 /** The reply of an extension's route: its result as JSON, or its `Response`, whose body is read within the limits of responses. */
 import { messageOf } from '../../base/narrow.js';
 import { TimeSlice } from '../../base/time-slices.js';
-import { jsonText, noContent, type Reply } from '../http/reply.js';
-import { encodeInSlices } from '../node/turns.js';
-import { type ResponseMemory, UNCOUNTED_BYTES } from '../postgres/wire/response-memory.js';
+import { jsonText, noContent, type Reply } from '../../server/http/reply.js';
+import { encodeInSlices } from '../../server/node/turns.js';
+import { type ResponseMemory, UNCOUNTED_BYTES } from '../../server/postgres/wire/response-memory.js';
 
 /** `over` aborts when the route must have ended. */
 export async function routeReply(result: unknown, memory: ResponseMemory, over: AbortSignal): Promise<Reply> {

@@ -1,12 +1,12 @@
 /** The statements of a write request, as far as they do not depend on rows of the database. */
 import { ServiceError } from '../../base/errors.js';
 import { runSteps } from '../../base/time-slices.js';
-import type { Permissions } from '../access/permissions.js';
-import type { FlatStatement } from '../compile/write/flat.js';
-import type { Collection, Model } from '../model/model.js';
-import type { Access } from '../plan/access.js';
-import { servedCollection } from '../plan/read.js';
-import { planUpdate } from '../plan/write/payload.js';
+import type { Permissions } from '../../compiler/access/permissions.js';
+import type { FlatStatement } from '../../compiler/compile/write/flat.js';
+import type { Collection, Model } from '../../compiler/model/model.js';
+import type { Access } from '../../compiler/plan/access.js';
+import { servedCollection } from '../../compiler/plan/read.js';
+import { planUpdate } from '../../compiler/plan/write/payload.js';
 import {
   checkChanged,
   deletionRule,
@@ -15,18 +15,17 @@ import {
   type SelectingRequest,
   type WriteTarget,
   withOperators,
-} from '../plan/write/plan-request.js';
-import { newSecrets } from '../plan/write/secrets.js';
-import { isDistributed } from '../plan/write/shard.js';
-import { suppliesKeys } from '../plan/write/supplied-keys.js';
-import type { Author, PlannedWrite } from '../plan/write/write.js';
-import { checkRows } from '../plan/write/write-rows.js';
-import type { Parsed } from '../request/ast.js';
-import type { WriteRequest } from '../request/write.js';
-import type { Statement } from '../sql/fragment.js';
-import { bind, type Caller } from '../sql/parameter.js';
-import type { StageLimits } from './limits.js';
-import { type CompiledReadBack, readStatement } from './read.js';
+} from '../../compiler/plan/write/plan-request.js';
+import { newSecrets } from '../../compiler/plan/write/secrets.js';
+import { isDistributed } from '../../compiler/plan/write/shard.js';
+import { suppliesKeys } from '../../compiler/plan/write/supplied-keys.js';
+import type { Author, PlannedWrite } from '../../compiler/plan/write/write.js';
+import { checkRows } from '../../compiler/plan/write/write-rows.js';
+import type { Parsed } from '../../compiler/request/ast.js';
+import type { WriteRequest } from '../../compiler/request/write.js';
+import type { Statement } from '../../compiler/sql/fragment.js';
+import { bind, type Caller } from '../../compiler/sql/parameter.js';
+import { type CompiledReadBack, readStatement } from '../../compiler/statements/read.js';
 import {
   type CompiledWrite,
   chainedWrite,
@@ -42,7 +41,8 @@ import {
   readOfWritten,
   type WriteCall,
   type WriteHost,
-} from './write.js';
+} from '../../compiler/statements/write.js';
+import type { StageLimits } from './limits.js';
 
 /** The statements of a valid request cannot be known without a database, or the request has none. */
 export class NoStatement extends Error {

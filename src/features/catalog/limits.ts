@@ -1,7 +1,7 @@
 /** The limits of requests that are compiled without a service. By default they are those of the service without options. */
-import type { DocumentLimits } from '../graphql/limits.js';
-import type { PlanLimits } from '../plan/read.js';
-import type { ParseLimits } from '../request/parse-context.js';
+import type { DocumentLimits } from '../../compiler/graphql/limits.js';
+import type { PlanLimits } from '../../compiler/plan/read.js';
+import type { ParseLimits } from '../../compiler/request/parse-context.js';
 
 /** Each limit has an option of the service: see docs/configuration.md. */
 export interface CompilerLimits {
