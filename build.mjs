@@ -126,7 +126,7 @@ async function bundle() {
   const programs = { entryPoints: files.map((path) => `${path}.ts`), splitting: true };
   const builds = await Promise.all([
     build({ ...options, ...programs, chunkNames: 'src/chunks/[name]-[hash]' }),
-    build({ ...options, entryPoints: [`${COMPILER}.ts`] }),
+    build({ ...options, entryPoints: existsSync(join(root, `${COMPILER}.ts`)) ? [`${COMPILER}.ts`] : [] }),
   ]);
   const outputs = builds.flatMap(({ metafile }) => Object.keys(metafile.outputs));
   const kept = new Set(outputs);

@@ -1,5 +1,4 @@
 /** `lateral catalog` prints what the service knows about the tables of a database, without their rows. */
-
 import type { Command, Program } from '../../server/feature/command.js';
 import { loadSchema } from '../../server/postgres/catalog/catalog.js';
 import { locateSystemTables } from '../../server/postgres/catalog/migrate.js';
