@@ -51,9 +51,8 @@ import { type CommonContext, dialectOf, OpenFeatures, prepareProcess } from './o
 export async function createApp(config: Config, core: Core, shared: Shared, observe: Observer): Promise<App> {
   const parts = await createParts(config, core, shared, observe);
   const { readiness, identities, items, persisted } = parts;
-  await core.executors.start();
   const later = { routes: () => routes, graphql: () => ({ operations, persisted }) };
-  const opened = await openFeatures(parts, later).catch(async (error: unknown) => {
+  const opened = await start(parts, later).catch(async (error: unknown) => {
     await stopCore(core);
     throw error;
   });
@@ -100,12 +99,14 @@ async function stopCore({ executors, changes }: Core): Promise<void> {
   await changes.stop();
 }
 
-function openFeatures(
+/** Starts the executors, then opens the features. */
+async function start(
   { config, core, shared, observe, identities, items, access, dialect }: Parts,
   later: Pick<CommonContext, 'routes' | 'graphql'>,
 ): Promise<OpenFeatures> {
   const { limits, gather, fetch } = shared;
   const { hooks } = core;
+  await core.executors.start();
   const reload = async (): Promise<void> => {
     await core.mirror.refresh(true);
     await shared.accessChanged();

@@ -25,10 +25,8 @@ export interface ChosenTransport {
 }
 
 /** By default uWebSockets where it loads, otherwise `node:http`. Throws if SERVER names a server that does not load. */
-export async function chooseTransport({
-  SERVER: server,
-  MAX_URL_SIZE: maxHeadBytes,
-}: Config): Promise<ChosenTransport> {
+export async function chooseTransport(config: Config): Promise<ChosenTransport> {
+  const { SERVER: server, MAX_URL_SIZE: maxHeadBytes } = config;
   let obstacle: string | null = null;
   if (server !== 'node')
     try {
@@ -38,7 +36,7 @@ export async function chooseTransport({
       obstacle = error.message;
     }
   const { NodeTransport } = await import('./node-transport.js');
-  return { transport: new NodeTransport(maxHeadBytes), obstacle };
+  return { transport: new NodeTransport(maxHeadBytes, config.REUSE_PORT || config.WORKERS > 1), obstacle };
 }
 
 /**

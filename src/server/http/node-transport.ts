@@ -32,10 +32,17 @@ const HEADER_BYTES = 8_192;
 export class NodeTransport implements Transport {
   readonly name = 'node';
 
-  constructor(private readonly maxHeadBytes: number) {}
+  /** Throws if several threads or processes are to share the port and this version of Node cannot share it. */
+  constructor(
+    private readonly maxHeadBytes: number,
+    shared: boolean,
+  ) {
+    const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
+    if (shared && (major < 22 || (major === 22 && minor < 12)))
+      throw new StartError('WORKERS and REUSE_PORT need Node 22.12 or newer with SERVER=node');
+  }
 
   async open(address: ListenAddress, { get, any, sockets }: RequestHandlers): Promise<OpenPort> {
-    checkSharing(address);
     const upgrades = new NodeSockets(sockets);
     const server = createServer({
       IncomingMessage: upgrades.requests,
@@ -133,13 +140,6 @@ function refusal({ code, reason, message }: ParserError): string {
   const status = isLong ? '431 Request Header Fields Too Large' : '400 Bad Request';
   const headers = ['Connection: close', `Content-Type: ${type}`, `Content-Length: ${Buffer.byteLength(String(body))}`];
   return `HTTP/1.1 ${status}\r\n${headers.join('\r\n')}\r\n\r\n${body}`;
-}
-
-/** Node shares ports since 22.12. */
-function checkSharing({ shared }: ListenAddress): void {
-  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
-  if (shared && (major < 22 || (major === 22 && minor < 12)))
-    throw new StartError('WORKERS and REUSE_PORT need Node 22.12 or newer with SERVER=node');
 }
 
 async function listen(server: Server, { host, port, shared }: ListenAddress): Promise<number> {

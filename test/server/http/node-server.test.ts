@@ -216,6 +216,16 @@ t.test('the service says which server runs', async (t) => {
   t.equal(obstacle === null, transport.name === 'uws', 'auto says why it is not uWebSockets');
 });
 
+t.test('a version of Node that cannot share ports is refused before the database is touched', async (t) => {
+  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
+  const shares = major > 22 || (major === 22 && minor >= 12);
+  for (const sharing of [{ WORKERS: '2' }, { REUSE_PORT: 'true' }]) {
+    const choice = chooseTransport(readConfig({ SERVER: 'node', ...sharing }));
+    if (shares) t.equal((await choice).transport.name, 'node');
+    else await t.rejects(choice, { message: 'WORKERS and REUSE_PORT need Node 22.12 or newer with SERVER=node' });
+  }
+});
+
 t.teardown(async () => {
   await service.stop();
   await other.stop();
