@@ -90,6 +90,7 @@ const LONGEST = [
   'explorer',
   'three-instances',
   'transfers',
+  'node-server',
   'embedded',
   'webhooks',
   'storage',

@@ -19,6 +19,7 @@ import {
   startTestService,
   waitFor,
 } from '../../support/service.js';
+import { passTime } from '../../support/time.js';
 
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'node_server');
@@ -37,6 +38,14 @@ function withoutOwn({ status, text, headers }: Answer): object {
   const kept = Object.entries(headers).filter(([name]) => !OWN_HEADERS.includes(name));
   return { status, text, headers: Object.fromEntries(kept.sort()) };
 }
+
+const LARGE = `GET /items/wide?limit=-1 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`;
+
+/** A client of its own service that asks for more than the buffers of the system hold, and does not read until the last test. */
+const stalling = await startTestService({ databaseUrl, SERVER: 'node', WORKERS: '1' });
+const stalled = connect(Number(new URL(stalling.url).port), new URL(stalling.url).hostname);
+const stalledSince = performance.now();
+stalled.on('error', () => {}).write(LARGE.repeat(4));
 
 t.test('both servers give the same answers', async (t) => {
   const reads: [path: string, headers?: Record<string, string>][] = [
@@ -180,9 +189,8 @@ t.test('upgrades that follow another request, or lack a key, do no harm', async 
   const socket = (lines: string): string =>
     `GET /websocket HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n${lines}\r\n`;
   const valid = socket('Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n');
-  const slow = `GET /items/wide?limit=-1 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`;
-  await sendRaw(service, [slow + valid]);
-  await sendRaw(service, [slow + slow + valid]);
+  await sendRaw(service, [LARGE + valid]);
+  await sendRaw(service, [LARGE.repeat(2) + valid]);
   t.match(await sendRaw(service, [socket('Connection: close\r\n')]), /^HTTP\/1\.1 40[34] /);
   t.match(await get(service, '/server/ping'), { text: 'pong' });
 });
@@ -196,10 +204,9 @@ t.test('a body that breaks ends its request at once', async (t) => {
 
 t.test('clients that leave give their memory and their places back', async (t) => {
   const limited = await startTestService({ databaseUrl, SERVER: 'node', WORKERS: '1', RESPONSE_MEMORY: '24mb' });
-  const ask = `GET /items/wide?limit=-1 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`;
   for (let turn = 0; turn < 10; turn++) {
     const { hostname, port } = new URL(limited.url);
-    const socket = connect(Number(port), hostname, () => socket.write(ask + ask + ask));
+    const socket = connect(Number(port), hostname, () => socket.write(LARGE.repeat(3)));
     await once(socket, 'data');
     socket.destroy();
   }
@@ -226,7 +233,19 @@ t.test('a version of Node that cannot share ports is refused before the database
   }
 });
 
+t.test('a client that does not read is disconnected', async (t) => {
+  // Node looks every ten seconds whether it has written something.
+  await passTime(Math.max(0, 22_000 - (performance.now() - stalledSince)), 'a client that stalls');
+  let bytes = 0;
+  stalled.on('data', (piece) => {
+    bytes += piece.length;
+  });
+  await once(stalled, 'close', { signal: AbortSignal.timeout(5_000) });
+  t.ok(bytes < 4 * 5_000_000, `${bytes} bytes of four responses`);
+});
+
 t.teardown(async () => {
   await service.stop();
   await other.stop();
+  await stalling.stop();
 });
