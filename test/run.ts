@@ -11,7 +11,7 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { chmod, mkdtemp, readdir, readFile, realpath, rm, statfs } from 'node:fs/promises';
 import { availableParallelism, cpus, tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
@@ -42,6 +42,11 @@ interface Result {
 }
 
 const [first, suiteName = '', ...rest] = process.argv.slice(2);
+
+if (existsSync(packagePath('.env'))) {
+  console.error('The programs under test would read .env: move it to another folder');
+  process.exit(2);
+}
 
 /** Seconds. A file ends itself at its limit, unless it sets another, and says what it did. One that hangs is ended later. */
 const FILE_LIMIT = 300;

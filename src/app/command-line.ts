@@ -1,12 +1,13 @@
 /** The commands of the program, and `lateral --help`: the commands and the options by topic, the most used options first. */
-import { execFile } from 'node:child_process';
 import { setFlagsFromString } from 'node:v8';
 import { ServiceError, StartError, UsageError } from '../base/errors.js';
 import { packageVersion } from '../base/package-files.js';
 import type { Config } from '../server/config/config.js';
+import { envFile, loadEnvFile } from '../server/config/env-file.js';
 import { topicsOf } from '../server/config/option-topics.js';
 import { COMMAND_TOPICS, type CommandEntry } from '../server/feature/command.js';
 import type { Feature } from '../server/feature/feature.js';
+import { notifySystemd } from '../server/node/systemd.js';
 import { MAKERS } from './app.js';
 import { features } from './features.js';
 import { openLog, options } from './options.js';
@@ -19,7 +20,8 @@ const COMMANDS: ReadonlyMap<string, CommandEntry> = new Map(
   all.flatMap(({ commands = {} }) => Object.entries(commands)),
 );
 
-export async function main(words: readonly string[]): Promise<void> {
+export async function main(given: readonly string[]): Promise<void> {
+  const words = loadEnvFile(given);
   const [command = 'start', ...rest] = words;
   const wantsHelp = words.includes('--help') || words.includes('-h');
   const own = await COMMANDS.get(command)?.load();
@@ -41,6 +43,9 @@ async function start(flags: readonly string[]): Promise<void> {
   setFlagsFromString(MEMORY_GROWTH);
   const config = options.config({ ...process.env, ...options.flags(flags) });
   const observe = openLog(config.LOG_LEVEL);
+  const file = envFile();
+  if (file !== null) observe({ kind: 'environment-read', ...file });
+  for (const each of options.misspelt(process.env)) observe({ kind: 'option-misspelt', ...each });
   await MAKERS.prepareProcess(config, observe);
   const stopped = new AbortController();
   const service = startService(config, observe, (message) => console.log(message), { signal: stopped.signal });
@@ -77,14 +82,6 @@ async function start(flags: readonly string[]): Promise<void> {
     // Running requests get their time; the process supervisor starts it again.
     if (!stopped.signal.aborted) await running.stop().catch(fail);
     process.exit(1);
-  });
-}
-
-/** Where a unit of `Type=notify` has started it. Node cannot send to such a socket itself. */
-function notifySystemd(state: '--ready' | '--stopping'): void {
-  if (process.env['NOTIFY_SOCKET'] === undefined) return;
-  execFile('systemd-notify', [state], (error) => {
-    if (error) console.error(`lateral: systemd could not be notified: ${error.message}`);
   });
 }
 
@@ -170,5 +167,5 @@ function help(): string {
     });
     return `${title}\n${lines.join('\n')}`;
   });
-  return `${overview()}\nOptions, as environment variables or flags (PORT=9000 or --port 9000)\n\n${sections.join('\n\n')}`;
+  return `${overview()}\nOptions, as environment variables or flags (PORT=9000 or --port 9000). The file .env, or\nthat of --env-file FILE, sets variables that the environment lacks.\n\n${sections.join('\n\n')}`;
 }

@@ -2,7 +2,6 @@
  * The composition root: what exists once, however many threads serve. It starts the database, the mirror and the threads, in this order,
  * and stops them in reverse.
  */
-import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../base/errors.js';
 import { countEvents, type Event, type Observer } from '../base/observe.js';
@@ -13,12 +12,7 @@ import { Identities } from '../server/access/identities.js';
 import { Policies } from '../server/access/policies.js';
 import { PolicyWatch } from '../server/access/policy-watch.js';
 import { openSecret } from '../server/access/tokens.js';
-import {
-  type Credentials,
-  createAdministrator,
-  listenForSessions,
-  lookUpAccount,
-} from '../server/accounts/accounts.js';
+import { type Credentials, listenForSessions, lookUpAccount, makeAdministrator } from '../server/accounts/accounts.js';
 import { forgetSessions } from '../server/accounts/logins.js';
 import { adminAnswers } from '../server/api/server/server.js';
 import { loadBudgets } from '../server/api/server/shape-budgets.js';
@@ -194,11 +188,12 @@ async function serve(
   const url = await threads.serve(main);
   // Last, so that a start that fails does not create an account whose password is never shown.
   start.signal?.throwIfAborted();
-  const administrator = await makeAdministrator(config, main.database);
+  const { administrator, unused } = await makeAdministrator(config, main.database);
   await threads.broadcast({ kind: 'serving' });
   admin.onServing();
   const listening = serving.listens ? [{ kind: 'listening', url } as const] : [];
-  for (const message of [...listening, ...messages]) observe(message);
+  const noEffect = unused.length > 0 ? [{ kind: 'administrator-exists', unused } as const] : [];
+  for (const message of [...listening, ...messages, ...noEffect]) observe(message);
   const stop = async (): Promise<void> => {
     admin.onStopping();
     threads.drain();
@@ -391,6 +386,7 @@ export const PROGRAM: Program = {
   readWords: (...words) => options.words(...words),
   readFlags: (words) => options.flags(words),
   readConfig: (environment) => options.config(environment),
+  misspelt: (environment) => options.misspelt(environment),
   diagnose: async (context) => [
     ...(await fast.diagnose(context)),
     ...(await diagnose(featuresOf(context.config), context)),
@@ -470,19 +466,11 @@ async function startSources(start: Start, broadcast: Send): Promise<Sources> {
 
 /** Creates the service's tables, or updates them. */
 async function prepareTables(start: Start, database: Database, demo: boolean): Promise<void> {
-  const { SYSTEM_SCHEMA: system, DATABASE_SCHEMA: schema } = start.config;
+  const { SYSTEM_SCHEMA: system } = start.config;
   const { migrations: files } = openTables(featuresOf(start.config));
-  await migrateDirectly(start, database, { demo, system, files }).catch((error: unknown) => {
-    const denied = error instanceof Error && 'code' in error && error.code === '42501';
-    throw denied
-      ? new StartError(`cannot create the service_* tables in schema "${system ?? schema}": ${error.message}`)
-      : error;
-  });
-}
-
-/** Bypasses a pooler if possible: it may cut off long statements. */
-async function migrateDirectly(start: Start, database: Database, options: MigrateOptions): Promise<void> {
+  const options: MigrateOptions = { demo, system, files };
   const { config, observe, signal } = start;
+  // Bypasses a pooler if possible: it may cut off long statements.
   const { DATABASE_DIRECT_URL: url } = config;
   if (url === null) return migrate(database, options, observe);
   const past: Config = { ...config, DATABASE_POOLER: 'none', DATABASE_DIRECT_URL: null };
@@ -533,17 +521,6 @@ async function describeServed({ schemas, collections, refused }: Model, database
 async function describeLeft(config: Config, database: Database): Promise<readonly Event[]> {
   const { tables, triggers } = await findLeftovers(database, openTables(featuresOf(config)).migrations);
   return tables.length === 0 ? [] : [{ kind: 'tables-left', tables, triggers: triggers.length }];
-}
-
-/** The first start creates an account; only that start can show the password and the token. */
-async function makeAdministrator(config: Config, database: Database): Promise<Credentials | null> {
-  const credentials: Credentials = {
-    email: config.ADMIN_EMAIL,
-    password: config.ADMIN_PASSWORD ?? randomBytes(12).toString('base64url'),
-    token: config.ADMIN_TOKEN ?? randomBytes(24).toString('base64url'),
-  };
-  const created = await createAdministrator(database, credentials);
-  return created ? credentials : null;
 }
 
 /** Broadcasts the changes of other instances. */

@@ -20,7 +20,7 @@ function nearestName(name: string, names: Iterable<string>): string | null {
 }
 
 /** Characters to insert, delete, replace, or exchange with the next one. */
-function distanceOf(left: string, right: string): number {
+export function distanceOf(left: string, right: string): number {
   let before: number[] = [];
   let previous = Array.from({ length: right.length + 1 }, (_, column) => column);
   for (let row = 1; row <= left.length; row++) {

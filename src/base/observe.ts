@@ -52,6 +52,15 @@ const EVENTS = {
   'admin-listening': ({ url }: { readonly url: string }) => info(`serving health checks and metrics on ${url}`),
   'server-replaced': ({ obstacle }: { readonly obstacle: string }) =>
     warn(`requests are served by node:http, which is slower (SERVER=node hides this line): ${obstacle}`),
+  'environment-read': ({ path, names }: { readonly path: string; readonly names: readonly string[] }) =>
+    info(names.length === 0 ? `${path} sets nothing that the environment lacks` : `${path} sets ${listed(names)}`),
+  'option-misspelt': ({ name, meant }: { readonly name: string; readonly meant: string }) =>
+    warn(`there is no option ${name}: did you mean ${meant}?`),
+  /** Options of the first administrator, at a later start. */
+  'administrator-exists': ({ unused }: { readonly unused: readonly string[] }) =>
+    warn(
+      `without effect: ${unused.join(', ')}. The first start has created the administrator, so remove them, or change the user (see docs/accounts.md, First administrator)`,
+    ),
   stopping: ({ reason }: { readonly reason: string }) => info(`stopping: ${reason}`),
   stopped: () => info('stopped'),
   migrated: ({ file }: { readonly file: string }) => info(`applied migration ${file}`),

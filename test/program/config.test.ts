@@ -5,6 +5,7 @@ import type { OptionName } from '../../src/app/option-names.js';
 import { type FullConfig, options, readConfig } from '../../src/app/options.js';
 import { parseDatabaseUrl } from '../../src/server/config/database-url.js';
 import { workersFor } from '../../src/server/config/option-kinds.js';
+import { readOwnOptions } from '../../src/server/config/own-options.js';
 
 t.test('without any word the service has its defaults', async (t) => {
   const config = readConfig({});
@@ -149,7 +150,6 @@ t.test('flags say the same as variables', async (t) => {
     LOG_LEVEL: 'warn',
   });
   t.strictSame(options.flags(['--database-url=postgres://h/d?a=b=c']), { DATABASE_URL: 'postgres://h/d?a=b=c' });
-  t.strictSame(options.flags(['--admin-email=']), { ADMIN_EMAIL: '' });
   t.throws(() => options.flags(['--portal', '1']), {
     name: 'StartError',
     message: 'unknown option "--portal": see lateral --help',
@@ -194,5 +194,32 @@ t.test('every option says what it is for, and its default is one it takes', asyn
   for (const { name, about, initial } of rows) {
     t.match(about, /^[A-Z].{9,}/, name);
     if (initial !== '') t.doesNotThrow(() => readConfig({ [name]: initial }), `${name}=${initial}`);
+  }
+});
+
+t.test('the value of a flag may begin with a dash, and must not be missing or empty', async (t) => {
+  t.strictSame(options.flags(['--admin-token', '-abcdefghijklmnop']), { ADMIN_TOKEN: '-abcdefghijklmnop' });
+  t.strictSame(options.flags(['--ADMIN_TOKEN=--x', '--port', '9']), { ADMIN_TOKEN: '--x', PORT: '9' });
+  const { operands, switches, values } = options.words(['a', '--own', '-1', '--json', '-'], ['json'], ['own']);
+  t.strictSame([operands, [...switches], values], [['a', '-'], ['json'], { own: '-1' }]);
+  const own = readOwnOptions('record', ['--token', '-abc', '-o', '-file', '--writes', 'x'], {
+    token: 'value',
+    output: 'value',
+    writes: 'switch',
+  });
+  t.strictSame(
+    [own.value('token'), own.value('output'), own.has('writes'), own.operands],
+    ['-abc', '-file', true, ['x']],
+  );
+  for (const [words, message] of [
+    [['--port'], '--port needs a value'],
+    [['--port', '--host', 'x'], '--port needs a value, not "--host"'],
+    [['--database-url', ''], '--database-url has an empty value: set it, or leave the option out'],
+    [['--database-url='], '--database-url has an empty value: set it, or leave the option out'],
+  ] as const) {
+    t.throws(() => options.flags(words), { message });
+    t.throws(() => readOwnOptions('record', words, { port: 'value', host: 'value', 'database-url': 'value' }), {
+      message: `${message}: see lateral record --help`,
+    });
   }
 });

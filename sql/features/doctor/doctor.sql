@@ -63,8 +63,7 @@ select pg_catalog.json_build_object(
   'schemas', (
     select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
       'schema', namespace.nspname,
-      'usage', pg_catalog.has_schema_privilege(namespace.oid, 'usage'),
-      'create', pg_catalog.has_schema_privilege(namespace.oid, 'create')
+      'usage', pg_catalog.has_schema_privilege(namespace.oid, 'usage')
     )), '[]')
     from pg_catalog.pg_namespace namespace
     where namespace.nspname in (select pg_catalog.json_array_elements_text($1::json))

@@ -6,6 +6,8 @@ import { candidateStatement, referenceCandidate } from '../../compiler/compile/i
 import { buildModel } from '../../compiler/model/introspect.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
 import type { Config } from '../../server/config/config.js';
+import { envFile } from '../../server/config/env-file.js';
+import type { Misspelt } from '../../server/config/misspelt.js';
 import type { Program } from '../../server/feature/command.js';
 import { type CheckStatus, count, type Detail, type Finding, finding } from '../../server/feature/finding.js';
 import { chooseTransport } from '../../server/http/listen.js';
@@ -14,6 +16,7 @@ import { loginObstacle, unreadableTables } from '../../server/postgres/catalog/c
 import { findOtherSchemas, loadSchema } from '../../server/postgres/catalog/catalog.js';
 import { findLeftovers } from '../../server/postgres/catalog/leftovers.js';
 import { locateSystemTables } from '../../server/postgres/catalog/migrate.js';
+import { findMissingGrant } from '../../server/postgres/catalog/missing-grants.js';
 import { systemTables } from '../../server/postgres/catalog/system-tables.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import { readSql } from '../../server/postgres/read-sql.js';
@@ -40,10 +43,11 @@ async function doctor(words: readonly string[], program: Program): Promise<void>
   if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral doctor --help`);
   // The command reports the current state.
   const config: Config = { ...program.readConfig({ ...process.env, ...environment }), DATABASE_START_TIMEOUT: 0 };
-  const findings = await examine(config, program).catch((error: unknown): readonly Finding[] => {
+  const examined = await examine(config, program).catch((error: unknown): readonly Finding[] => {
     if (!(error instanceof StartError)) throw error;
     return [finding('Connection', 'problem', error.message)];
   });
+  const findings = [...examineOptions(program.misspelt(process.env)), ...examined];
   const number = (status: CheckStatus): number => findings.filter((each) => each.status === status).length;
   const [problems, notes] = [number('problem'), number('note')];
   if (switches.has('json')) console.log(JSON.stringify({ ok: problems === 0, problems, notes, findings }, null, 2));
@@ -93,8 +97,20 @@ async function lookAt(database: Database, config: Config): Promise<Examined> {
       unindexed: await loadUnindexed(cell, model),
       others,
       leftovers,
+      missingGrant: installed ? null : await findMissingGrant(session, config.SYSTEM_SCHEMA ?? database.schema),
     };
   });
+}
+
+/** Variables that the service does not read, although they look like options. */
+function examineOptions(misspelt: readonly Misspelt[]): readonly Finding[] {
+  const file = envFile();
+  return [
+    ...(file === null ? [] : [finding('Options', 'ok', `${file.path} sets ${file.names.join(', ') || 'nothing'}`)]),
+    ...misspelt.map(({ name, meant }) =>
+      finding('Options', 'note', `there is no option ${name}: did you mean ${meant}?`),
+    ),
+  ];
 }
 
 /** The server that requests would get. */

@@ -19,6 +19,7 @@ import {
   listed,
 } from '../../server/feature/finding.js';
 import type { Leftovers } from '../../server/postgres/catalog/leftovers.js';
+import type { MissingGrant } from '../../server/postgres/catalog/missing-grants.js';
 import type { Unindexed } from '../../server/schema/unindexed.js';
 
 /** The result of sql/features/doctor/doctor.sql. */
@@ -37,7 +38,7 @@ export interface Facts {
   readonly watched: boolean;
   readonly extensions: Readonly<Record<string, string>>;
   readonly available: readonly string[];
-  readonly schemas: readonly { readonly schema: string; readonly usage: boolean; readonly create: boolean }[];
+  readonly schemas: readonly { readonly schema: string; readonly usage: boolean }[];
   readonly tables: readonly TableRights[];
   readonly functions: readonly FunctionRights[];
   /** Functions that set something for the session; `called`: volatile, and no trigger. */
@@ -110,6 +111,8 @@ export interface Examined extends DiagnosisContext {
   readonly unindexed: readonly Unindexed[];
   readonly others: readonly OtherSchema[];
   readonly leftovers: Leftovers;
+  /** The privilege that the first start would lack, or null. */
+  readonly missingGrant: MissingGrant | null;
 }
 
 export function findingsOf(examined: Examined): readonly Finding[] {
@@ -133,7 +136,8 @@ function connection({ facts }: Examined): Finding[] {
   return findings;
 }
 
-function schemas({ facts, model, installed, others, leftovers }: Examined): Finding[] {
+function schemas(examined: Examined): Finding[] {
+  const { facts, model, installed, others, leftovers } = examined;
   const closed = facts.schemas.filter(({ usage }) => !usage);
   const list = others.map(({ schema, tables }) => `${schema} (${tables})`).join(', ');
   const allSchemas = [...model.schemas, ...others.map(({ schema }) => schema)].join(',');
@@ -152,9 +156,7 @@ function schemas({ facts, model, installed, others, leftovers }: Examined): Find
     ),
     ...(others.length === 0 ? [] : [finding('Schemas', 'note', unserved)]),
     ...left(leftovers),
-    installed
-      ? finding('Schemas', 'ok', `the service's own tables are in ${model.system}`)
-      : notInstalled(facts, model),
+    installed ? finding('Schemas', 'ok', `the service's own tables are in ${model.system}`) : notInstalled(examined),
   ];
 }
 
@@ -172,13 +174,11 @@ function left({ tables, triggers }: Leftovers): Finding[] {
   ];
 }
 
-function notInstalled(facts: Facts, model: Model): Finding {
-  const first = facts.schemas.find(({ schema }) => schema === model.schema);
-  if (first?.create)
+function notInstalled({ missingGrant, config, model }: Examined): Finding {
+  if (missingGrant === null)
     return finding('Schemas', 'note', "the service's own tables do not exist: the first start creates them");
-  const fix = `grant create on schema ${quoteIdentifier(model.schema)} to ${quoteIdentifier(facts.role)};`;
   return finding('Schemas', 'problem', "the service's own tables do not exist, and the role may not create them", [
-    { name: model.schema, message: 'create is not granted', fix },
+    { name: config.SYSTEM_SCHEMA ?? model.schema, ...missingGrant },
   ]);
 }
 

@@ -26,7 +26,7 @@ export function readTarget(options: OwnOptions): Target {
   return parseTarget(
     '--url',
     options.required('url'),
-    options.value('token') ?? process.env['ADMIN_TOKEN'] ?? options.required('token'),
+    options.value('token') ?? (process.env['ADMIN_TOKEN'] || options.required('token')),
   );
 }
 

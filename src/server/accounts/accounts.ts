@@ -1,15 +1,18 @@
 /** Users and shares as the database knows them: the holder of a token, the sessions of shares, and the first administrator. */
 
+import { randomBytes } from 'node:crypto';
 import { assertNever } from '../../base/assert-never.js';
 import { UUID_PATTERN } from '../../compiler/sql/codec.js';
 import type { Account } from '../access/account.js';
 import type { LookupKey } from '../access/identities.js';
 import { digestToken } from '../access/tokens.js';
+import type { Config } from '../config/config.js';
+import { OPTIONS } from '../config/option-table.js';
 import { isTermination } from '../postgres/pools/conflicts.js';
 import type { Database } from '../postgres/pools/database.js';
 import { readSql } from '../postgres/read-sql.js';
 import { clientColumns, type NewSession } from './logins.js';
-import { hashPassword } from './passwords.js';
+import { hashPassword, verifyPassword } from './passwords.js';
 
 const IDENTITY = readSql('server', 'identity.sql');
 const ADMINISTRATOR = readSql('server', 'administrator.sql');
@@ -110,6 +113,42 @@ export interface Credentials {
   readonly email: string;
   readonly password: string;
   readonly token: string;
+}
+
+export interface MadeAdministrator {
+  /** The account that the first start creates: only that can show the password and the token; null if users exist. */
+  readonly administrator: Credentials | null;
+  /** Options of the first start that are set and describe no user. */
+  readonly unused: readonly string[];
+}
+
+export async function makeAdministrator(config: Config, database: Database): Promise<MadeAdministrator> {
+  const administrator: Credentials = {
+    email: config.ADMIN_EMAIL,
+    password: config.ADMIN_PASSWORD ?? randomBytes(12).toString('base64url'),
+    token: config.ADMIN_TOKEN ?? randomBytes(24).toString('base64url'),
+  };
+  if (await createAdministrator(database, administrator)) return { administrator, unused: [] };
+  return { administrator: null, unused: await findUnused(config, database) };
+}
+
+/** The options of the first administrator that differ from the stored users. */
+async function findUnused(config: Config, database: Database): Promise<string[]> {
+  const { ADMIN_EMAIL: email, ADMIN_PASSWORD: password, ADMIN_TOKEN: token } = config;
+  const isDefault = email === OPTIONS.ADMIN_EMAIL.initial;
+  if (isDefault && password === null && token === null) return [];
+  const digest = token === null ? null : digestToken(token);
+  const [found] = await database.rows<{ known: boolean; hash: string | null; holds: boolean }>(
+    `select exists (select from service_users where lower(email) = lower($1)) as known,
+       (select password from service_users where lower(email) = lower($1) limit 1) as hash,
+       exists (select from service_users where token = $2) as holds`,
+    [email, digest],
+  );
+  return [
+    ...(isDefault || found?.known ? [] : ['ADMIN_EMAIL']),
+    ...(password === null || (await verifyPassword(found?.hash ?? null, password, '')) ? [] : ['ADMIN_PASSWORD']),
+    ...(token === null || found?.holds ? [] : ['ADMIN_TOKEN']),
+  ];
 }
 
 /** Whether the account was made: false if users exist already. */

@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { StartError, UsageError } from '../../base/errors.js';
 import { didYouMean } from '../../base/nearest-name.js';
+import { findMisspelt, type Misspelt } from './misspelt.js';
 import {
   AUTOMATIC,
   type Environment,
@@ -12,6 +13,7 @@ import {
   workersFor,
 } from './option-kinds.js';
 import type { OPTIONS } from './option-table.js';
+import { joinValues } from './words.js';
 
 /** The values of the options of the service. */
 export type Config = Values<typeof OPTIONS> & {
@@ -109,7 +111,8 @@ export class OptionReader<Table extends OptionTable> {
       ...Object.fromEntries(allowed.map((name) => [name, { type: 'boolean' as const }])),
       ...Object.fromEntries(own.map((name) => [name, { type: 'string' as const }])),
     };
-    const { tokens } = parseArgs({ args: [...words], options, strict: false, allowPositionals: true, tokens: true });
+    const args = joinValues(words, options);
+    const { tokens } = parseArgs({ args, options, strict: false, allowPositionals: true, tokens: true });
     const operands: string[] = [];
     const switches = new Set<string>();
     const environment: Record<string, string> = {};
@@ -117,10 +120,9 @@ export class OptionReader<Table extends OptionTable> {
     for (const token of tokens) {
       if (token.kind === 'positional') operands.push(token.value);
       if (token.kind !== 'option') continue;
-      const { name, rawName, value } = token;
+      const { name, rawName, value = '' } = token;
       if (!Object.hasOwn(options, name)) throw new UsageError(`unknown option "${rawName}": see lateral --help`);
       if (allowed.includes(name)) switches.add(name);
-      else if (value === undefined) throw new UsageError(`${rawName} needs a value`);
       else if (own.includes(name)) values[name] = value;
       else environment[name.replaceAll('-', '_').toUpperCase()] = value;
     }
@@ -132,6 +134,12 @@ export class OptionReader<Table extends OptionTable> {
     const { operands, environment } = this.words(words);
     if (operands.length > 0) throw new UsageError(`unknown option "${operands[0]}": see lateral --help`);
     return environment;
+  }
+
+  /** Variables of the environment that are no options, but similar to one. */
+  misspelt(environment: Environment): readonly Misspelt[] {
+    const names = this.#options.map(([name]) => name);
+    return findMisspelt(environment, names, (name) => this.#knows(name));
   }
 
   /** The names of options that threads share. */

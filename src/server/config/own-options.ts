@@ -4,6 +4,7 @@ import { dirname, sep } from 'node:path';
 import { parseArgs } from 'node:util';
 import { UsageError } from '../../base/errors.js';
 import { messageOf } from '../../base/narrow.js';
+import { joinValues } from './words.js';
 
 /** `value`: the option takes one; `switch`: it takes none. */
 export type OptionKinds = Readonly<Record<string, 'value' | 'switch'>>;
@@ -30,7 +31,7 @@ export function readOwnOptions(command: string, words: readonly string[], kinds:
     throw new UsageError(`${reason}: see lateral ${command} --help`);
   };
   try {
-    const { values, positionals } = parseArgs({ args: [...words], options, allowPositionals: true });
+    const { values, positionals } = parseArgs({ args: joinValues(words, options), options, allowPositionals: true });
     const value = (name: string): string | null => {
       const given = values[name];
       return typeof given === 'string' ? given : null;

@@ -1,6 +1,7 @@
 /** The commands of the program `lateral`, and what the program does for them. */
 import type { Observer } from '../../base/observe.js';
 import type { CommandLine, Config, ConfigWith } from '../config/config.js';
+import type { Misspelt } from '../config/misspelt.js';
 import type { Environment, NoOptions, OptionTable } from '../config/option-kinds.js';
 import type { Database } from '../postgres/pools/database.js';
 import type { Core } from './core.js';
@@ -33,6 +34,8 @@ export interface Program {
   readFlags(words: readonly string[]): CommandLine['environment'];
   /** `Own` are the options of the command's feature. */
   readConfig<Own extends OptionTable = NoOptions>(environment: Environment): ConfigWith<Own>;
+  /** Variables that are no options, but similar to one. */
+  misspelt(environment: Environment): readonly Misspelt[];
   /** The findings of all features. */
   diagnose(context: DiagnosisContext): Promise<readonly Finding[]>;
   /** The log, with the lines of at least this level. */

@@ -200,6 +200,45 @@ t.test('a role that may only read is a note, too few connections are a problem',
   );
 });
 
+t.test('a start that lacks a privilege prints the grant that doctor prints, and the grant is enough', async (t) => {
+  await createDatabase(server, 'strangers');
+  const owner = databaseUrl(server, 'strangers');
+  const login = databaseUrl(server, 'strangers', { user: 'stranger', password: 'stranger' });
+  const run = (statement: string): Promise<unknown> => withSql(owner, (sql) => sql.unsafe(statement));
+  await run("create role stranger login password 'stranger'; revoke create on schema public from public");
+  const start = async (options: Record<string, string>): Promise<string> =>
+    startTestService({ databaseUrl: login, ...options }).then(
+      async (service) => {
+        await service.stop();
+        return 'started';
+      },
+      (error: Error) => error.message,
+    );
+  for (const [options, grant] of [
+    [{ SYSTEM_SCHEMA: 'own Place' }, 'create schema "own Place" authorization "stranger";'],
+    [{}, 'grant create on schema "public" to "stranger";'],
+  ] as const) {
+    const report = await findings(login, options);
+    const fixes = report.findings.flatMap(({ section, details }) => (section === 'Schemas' ? details : []));
+    t.match(fixes, [{ fix: grant }]);
+    const message = await start(options);
+    t.match(message, /^cannot create the service_\* tables in schema "[\w ]+": permission denied for [^\n]*$/);
+    t.ok(message.endsWith(`. A superuser or the owner can run: ${grant}`), message);
+    await run(grant);
+    t.equal(await start(options), 'started');
+    await run('drop schema if exists "own Place" cascade');
+  }
+  await run(`
+    drop table service_tables;
+    alter table service_migrations owner to current_user;
+    delete from service_migrations where name = '033_tables.sql';
+    grant select on service_migrations to stranger`);
+  t.match(
+    await start({}),
+    /permission denied for table service_migrations\. The role must own the tables of the service/,
+  );
+});
+
 t.test('privileges on some columns are a note that names them', async (t) => {
   const url = await createDatabase(server, 'columns');
   await (await startTestService({ databaseUrl: url })).stop();

@@ -5,7 +5,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import { StartError } from '../../../base/errors.js';
-import { codeOf } from '../../../base/narrow.js';
+import { codeOf, messageOf } from '../../../base/narrow.js';
 import type { Observer } from '../../../base/observe.js';
 import { packagePath } from '../../../base/package-files.js';
 import { withCatalog } from '../../../compiler/sql/catalog-names.js';
@@ -13,6 +13,7 @@ import { quoteIdentifier } from '../../../compiler/sql/fragment.js';
 import { qualify } from '../../../compiler/sql/qualify.js';
 import type { Database } from '../pools/database.js';
 import type { Session } from '../pools/sessions.js';
+import { findMissingGrant } from './missing-grants.js';
 import { addSystemTables, MIGRATIONS, type SystemFile, systemFiles, systemTables, tablesOf } from './system-tables.js';
 
 export interface MigrateOptions {
@@ -197,7 +198,7 @@ async function install(
     try {
       await session.transaction(() => createTables(session, location, made));
     } catch (error) {
-      if (!isTaken(error)) throw error;
+      if (!isTaken(error)) throw await explainDenial(session, location, error);
       refusal = `schema "${location}": ${error.message}`;
       continue;
     }
@@ -238,6 +239,17 @@ function isTaken(error: unknown): error is Error {
   return error instanceof Error && ['42P07', '42710', '42723'].includes(codeOf(error));
 }
 
+/** The error of a role that lacks a privilege, with the statement that grants it. */
+async function explainDenial(session: Session, schema: string, error: unknown): Promise<unknown> {
+  if (codeOf(error) !== '42501') return error;
+  const grant = await findMissingGrant(session, schema);
+  const remedy =
+    grant === null
+      ? 'The role must own the tables of the service, or be a member of the role that owns them'
+      : `A superuser or the owner can run: ${grant.fix}`;
+  return new StartError(`cannot create the service_* tables in schema "${schema}": ${messageOf(error)}. ${remedy}`);
+}
+
 /** Runs the migrations of later versions, each file in its own transaction. */
 async function update(
   session: Session,
@@ -253,7 +265,7 @@ async function update(
         await carryOut(session, file, applied);
       });
     } catch (error) {
-      if (!isTaken(error)) throw error;
+      if (!isTaken(error)) throw await explainDenial(session, schema, error);
       throw new StartError(`cannot update the service's tables in schema "${schema}" (${file.name}): ${error.message}`);
     }
     observe({ kind: 'migrated', file: file.name });
