@@ -12,9 +12,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { isMainThread, parentPort, Worker } from 'node:worker_threads';
 import postgres from 'postgres';
+import { LogDecoder, type LoggedChange } from '../src/features/change-stream/log-decoder.js';
+import { ReplicationConnection } from '../src/features/change-stream/slot-stream.js';
 import { startEmbedded } from '../src/features/embedded/cluster.js';
-import { ReplicationConnection } from '../src/server/changes/slot-stream.js';
-import { LogDecoder, type LoggedChange } from '../src/server/postgres/wire/pgoutput.js';
 import { openDatabase } from './environment.js';
 import { spentBy } from './processor.js';
 

@@ -5,6 +5,7 @@
 import { assertNever } from '../base/assert-never.js';
 import type { Observer } from '../base/observe.js';
 import type { Operations } from '../compiler/graphql/operations.js';
+import { watchChanges } from '../features/change-stream/change-watch.js';
 import { Identities } from '../server/access/identities.js';
 import { ForeignTokens, Tokens } from '../server/access/tokens.js';
 import { lookUpAccount } from '../server/accounts/accounts.js';
@@ -33,7 +34,6 @@ import { collect, type MetricsServices, metricsRoutes } from '../server/api/serv
 import { digestOfShape, serverRoutes, shapesRoutes, specsRoutes } from '../server/api/server/server.js';
 import { applyBudgets, budgetRoutes, loadBudgets } from '../server/api/server/shape-budgets.js';
 import { systemRoutes } from '../server/api/system-collections.js';
-import { watchChanges } from '../server/changes/change-watch.js';
 import type { Config } from '../server/config/config.js';
 import { parseLimits } from '../server/config/parse-limits.js';
 import { userStore } from '../server/execute/system-collections/user-writes.js';

@@ -2,9 +2,9 @@
 import { getHeapStatistics } from 'node:v8';
 import type { Observer } from '../base/observe.js';
 import type { Synonyms } from '../compiler/model/synonyms.js';
+import { Changes } from '../features/change-stream/changes.js';
 import { DatabaseCaller } from '../server/access/database-caller.js';
 import { ShapeStats } from '../server/batching/shape-stats.js';
-import { Changes } from '../server/changes/changes.js';
 import type { Config } from '../server/config/config.js';
 import { parseLimits } from '../server/config/parse-limits.js';
 import { CallerBudgets } from '../server/execute/caller-budget.js';

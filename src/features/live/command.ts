@@ -2,20 +2,20 @@
 
 import { StartError, UsageError } from '../../base/errors.js';
 import { buildModel } from '../../compiler/model/introspect.js';
-import {
-  announceTriggers,
-  inspectTriggers,
-  installedTriggers,
-  installTriggers,
-  removeTriggers,
-} from '../../server/changes/live-triggers.js';
-import type { TableName } from '../../server/changes/publication.js';
 import type { TriggerChange } from '../../server/changes/statement-triggers.js';
 import type { Program } from '../../server/feature/command.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
 import { loadSchema } from '../../server/postgres/catalog/catalog.js';
 import { locateSystemTables } from '../../server/postgres/catalog/migrate.js';
 import type { Database } from '../../server/postgres/pools/database.js';
+import {
+  announceTriggers,
+  inspectTriggers,
+  installedTriggers,
+  installTriggers,
+  removeTriggers,
+} from '../change-stream/live-triggers.js';
+import type { TableName } from '../change-stream/publication.js';
 
 const LIVE_HELP = `Usage: lateral live {install | remove} [--dry-run] [--option value ...]
 

@@ -1,11 +1,5 @@
 /** Findings of `lateral doctor` about live queries: whether changes are reported, and what is missing. */
-import {
-  hasTriggers,
-  inspectTriggers,
-  type Missing,
-  notificationObstacle,
-} from '../../server/changes/live-triggers.js';
-import { logObstacle } from '../../server/changes/publication.js';
+
 import {
   type CheckStatus,
   count,
@@ -14,6 +8,8 @@ import {
   type Finding,
   finding,
 } from '../../server/feature/finding.js';
+import { hasTriggers, inspectTriggers, type Missing, notificationObstacle } from '../change-stream/live-triggers.js';
+import { logObstacle } from '../change-stream/publication.js';
 
 export async function diagnoseLive({ config, database, model }: DiagnosisContext): Promise<readonly Finding[]> {
   const { LIVE } = config;

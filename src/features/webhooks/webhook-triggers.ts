@@ -5,7 +5,6 @@
 import { parseOwnJson } from '../../base/narrow.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import { arrayLiteral } from '../../compiler/sql/literal.js';
-import type { TableName } from '../../server/changes/publication.js';
 import {
   createTriggers,
   dropTriggers,
@@ -14,6 +13,7 @@ import {
   type TriggerFamily,
   triggerNames,
 } from '../../server/changes/statement-triggers.js';
+import type { TableName } from '../change-stream/publication.js';
 
 const FUNCTION = 'service_webhook_change';
 

@@ -6,12 +6,12 @@ import { randomUUID } from 'node:crypto';
 import { messageOf } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import type { ParseLimits } from '../../compiler/request/parse-context.js';
-import type { TableName } from '../../server/changes/publication.js';
 import type { TriggerChange } from '../../server/changes/statement-triggers.js';
 import type { Reads } from '../../server/execute/reads/reads.js';
 import type { Mirror } from '../../server/postgres/catalog/watch.js';
 import type { Check, Checks } from '../../server/postgres/health.js';
 import type { Database } from '../../server/postgres/pools/database.js';
+import type { TableName } from '../change-stream/publication.js';
 import { pauseWebhook } from './actions.js';
 import {
   type Backlog,

@@ -5,9 +5,9 @@
 import { performance } from 'node:perf_hooks';
 import { StartError } from '../../base/errors.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
-import type { Changes } from '../../server/changes/changes.js';
-import { describeTransactions } from '../../server/changes/open-transactions.js';
+import type { Changes } from '../../features/change-stream/changes.js';
 import type { Database } from '../../server/postgres/pools/database.js';
+import { describeTransactions } from './open-transactions.js';
 import type { ReadCache } from './read-cache.js';
 
 /**

@@ -1,7 +1,7 @@
 /** Transactions whose changes a read may not see yet, or which may never be reported. While there are any, answers are not kept. */
 
+import type { LoggedTable } from '../../features/change-stream/log-decoder.js';
 import { tableKey } from '../../server/changes/dependencies.js';
-import type { LoggedTable } from '../../server/postgres/wire/pgoutput.js';
 
 /** The transactions that are visible in a snapshot, and those that run. */
 interface Snapshot {

@@ -4,17 +4,17 @@
  */
 import { createHash } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
+import type { Sources, Transaction } from '../../features/change-stream/change-source.js';
+import type { ChangeListener } from '../../features/change-stream/changes.js';
+import type { LoggedTable } from '../../features/change-stream/log-decoder.js';
 import { callerName, type Identity } from '../../server/access/identity.js';
 import type { ShapeRecord, ShapeStats } from '../../server/batching/shape-stats.js';
-import type { Sources, Transaction } from '../../server/changes/change-source.js';
-import type { ChangeListener } from '../../server/changes/changes.js';
 import { dependenciesOf, mayHideRows, probeKey } from '../../server/changes/dependencies.js';
 import { DependencyIndex, type Dependent, DependentShape } from '../../server/changes/dependency-index.js';
 import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
 import type { KeptAnswer, KeptMemory } from '../../server/execute/reads/kept-answer.js';
 import type { BoundRead, ReadListener, ResultMemory } from '../../server/execute/reads/read-executor.js';
 import { isReached, type LogPosition, NO_POSITION } from '../../server/postgres/pools/sessions.js';
-import type { LoggedTable } from '../../server/postgres/wire/pgoutput.js';
 import { CacheSpace, groupOf, type Kept } from './cache-space.js';
 import { uncacheable } from './cacheable.js';
 import { type CallerWrites, hashOf } from './caller-writes.js';

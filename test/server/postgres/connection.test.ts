@@ -8,7 +8,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { SlotStream } from '../../../src/server/changes/slot-stream.js';
+import { SlotStream } from '../../../src/features/change-stream/slot-stream.js';
 import { Database, type DatabaseOptions } from '../../../src/server/postgres/pools/database.js';
 import type { Connection } from '../../../src/server/postgres/wire/connection.js';
 import { Network } from '../../support/network-proxy.js';

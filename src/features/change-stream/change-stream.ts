@@ -6,8 +6,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { asError } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import { within } from '../../base/time-limit.js';
-import type { Database } from '../postgres/pools/database.js';
-import type { LogPosition } from '../postgres/pools/sessions.js';
+import type { Database } from '../../server/postgres/pools/database.js';
+import type { LogPosition } from '../../server/postgres/pools/sessions.js';
 import type {
   ChangeReceiver,
   ChangeSource,

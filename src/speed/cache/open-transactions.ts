@@ -2,7 +2,7 @@
 
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import { arrayLiteral } from '../../compiler/sql/literal.js';
-import type { Database } from '../postgres/pools/database.js';
+import type { Database } from '../../server/postgres/pools/database.js';
 
 /** Every role may read these views, also for sessions of other roles and databases. */
 const HOLDERS = withCatalog(`

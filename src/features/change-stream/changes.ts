@@ -7,12 +7,12 @@ import { serviceUnavailable } from '../../base/errors.js';
 import { asError } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import { within } from '../../base/time-limit.js';
-import type { Mirror } from '../postgres/catalog/watch.js';
-import { type Check, type Checks, HEALTH_TIMEOUT_MS } from '../postgres/health.js';
-import type { Database } from '../postgres/pools/database.js';
-import type { LoggedTable } from '../postgres/wire/pgoutput.js';
+import type { Mirror } from '../../server/postgres/catalog/watch.js';
+import { type Check, type Checks, HEALTH_TIMEOUT_MS } from '../../server/postgres/health.js';
+import type { Database } from '../../server/postgres/pools/database.js';
 import type { LiveMode, LogFigures, Sources, Transaction } from './change-source.js';
 import { ChangeStream, changeSources, type StreamListener } from './change-stream.js';
+import type { LoggedTable } from './log-decoder.js';
 import { CommitVisibility } from './visibility.js';
 
 /** Gets committed transactions, in the order of their commits, with the rows that they have changed. */

@@ -1,10 +1,10 @@
 /** Committed changes as a program learns them. */
 import type { Collection } from '../../compiler/model/model.js';
 import { joinKey } from '../../compiler/sql/key-text.js';
-import type { Mirror } from '../postgres/catalog/watch.js';
-import type { LoggedChange, LoggedRow, LoggedTable } from '../postgres/wire/pgoutput.js';
+import type { Mirror } from '../../server/postgres/catalog/watch.js';
 import type { Transaction } from './change-source.js';
 import type { ChangeListener, Changes } from './changes.js';
+import type { LoggedChange, LoggedRow, LoggedTable } from './log-decoder.js';
 
 /** A committed change of an item, by whatever program. `resync`: changes of the collection, or of all, may have been missed. */
 export interface ChangeEvent {

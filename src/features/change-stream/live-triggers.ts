@@ -5,8 +5,6 @@
  */
 import { asError, parseOwnJson } from '../../base/narrow.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
-import type { Database } from '../postgres/pools/database.js';
-import { BELOW, type Source, type TableName } from './publication.js';
 import {
   createTriggers,
   dropTriggers,
@@ -15,7 +13,9 @@ import {
   type TriggerChange,
   type TriggerFamily,
   triggerNames,
-} from './statement-triggers.js';
+} from '../../server/changes/statement-triggers.js';
+import type { Database } from '../../server/postgres/pools/database.js';
+import { BELOW, type Source, type TableName } from './publication.js';
 
 /** The notification that other tables have triggers now. */
 export const TABLES_CHANGED = 'tables';

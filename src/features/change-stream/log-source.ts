@@ -7,9 +7,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { asError } from '../../base/narrow.js';
 import { within } from '../../base/time-limit.js';
-import type { Database } from '../postgres/pools/database.js';
-import type { LogPosition } from '../postgres/pools/sessions.js';
-import { positionOf } from '../postgres/wire/pgoutput.js';
+import type { Database } from '../../server/postgres/pools/database.js';
+import type { LogPosition } from '../../server/postgres/pools/sessions.js';
 import {
   type ChangeSource,
   type LogFigures,
@@ -19,6 +18,7 @@ import {
   type Transaction,
   TransactionReader,
 } from './change-source.js';
+import { positionOf } from './log-decoder.js';
 import {
   endTransaction,
   type LogState,

@@ -6,12 +6,11 @@ import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { within } from '../../base/time-limit.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
-import type { Database } from '../postgres/pools/database.js';
-import { closed, unanswered } from '../postgres/wire/connection-errors.js';
-import type { ConnectionOptions, DriverClient } from '../postgres/wire/connection-options.js';
-import { MessageReader } from '../postgres/wire/message-reader.js';
-import { Opening } from '../postgres/wire/open-connection.js';
-import { LogDecoder, type LogHandler, positionAt, positionOf } from '../postgres/wire/pgoutput.js';
+import type { Database } from '../../server/postgres/pools/database.js';
+import { closed, unanswered } from '../../server/postgres/wire/connection-errors.js';
+import type { ConnectionOptions, DriverClient } from '../../server/postgres/wire/connection-options.js';
+import { MessageReader } from '../../server/postgres/wire/message-reader.js';
+import { Opening } from '../../server/postgres/wire/open-connection.js';
 import {
   BACKEND_KEY_DATA,
   DATA_ROW,
@@ -21,9 +20,10 @@ import {
   readError,
   TERMINATE,
   writeText,
-} from '../postgres/wire/protocol.js';
-import { RowDecoder } from '../postgres/wire/row-decoder.js';
-import { cancelStatement } from '../postgres/wire/socket.js';
+} from '../../server/postgres/wire/protocol.js';
+import { RowDecoder } from '../../server/postgres/wire/row-decoder.js';
+import { cancelStatement } from '../../server/postgres/wire/socket.js';
+import { LogDecoder, type LogHandler, positionAt, positionOf } from './log-decoder.js';
 import { PUBLICATIONS, SERVER, SLOT_PREFIX, slotGone } from './publication.js';
 
 /** Milliseconds for a command that waits for nobody. */

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { serviceUnavailable } from '../../base/errors.js';
 import { within } from '../../base/time-limit.js';
-import type { Database } from '../postgres/pools/database.js';
+import type { Database } from '../../server/postgres/pools/database.js';
 import { endTransaction } from './publication.js';
 
 /** Milliseconds between two checks of the snapshot. */

@@ -7,10 +7,9 @@ import { asError, propertiesOf } from '../../base/narrow.js';
 import { within } from '../../base/time-limit.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
-import type { Database } from '../postgres/pools/database.js';
-import { TIMELINE } from '../postgres/pools/primary-watch.js';
-import type { LogPosition, Session } from '../postgres/pools/sessions.js';
-import { type LoggedChange, type LoggedTable, positionOf } from '../postgres/wire/pgoutput.js';
+import type { Database } from '../../server/postgres/pools/database.js';
+import { TIMELINE } from '../../server/postgres/pools/primary-watch.js';
+import type { LogPosition, Session } from '../../server/postgres/pools/sessions.js';
 import { type ChangeSource, type Opened, type SourceEvents, type Sources, TransactionReader } from './change-source.js';
 import {
   channelOf,
@@ -22,6 +21,7 @@ import {
   type TriggeredTables,
   type Written,
 } from './live-triggers.js';
+import { type LoggedChange, type LoggedTable, positionOf } from './log-decoder.js';
 import type { TableName } from './publication.js';
 
 const POSITION_AND_CHANNEL = withCatalog(

@@ -2,10 +2,10 @@
 import t from 'tap';
 import { readConfig } from '../../../src/app/options.js';
 import { withCore } from '../../../src/app/start.js';
-import type { Transaction } from '../../../src/server/changes/change-source.js';
-import type { ChangeEvent } from '../../../src/server/changes/change-watch.js';
-import { watchChanges } from '../../../src/server/changes/change-watch.js';
-import type { ChangeListener, Changes } from '../../../src/server/changes/changes.js';
+import type { Transaction } from '../../../src/features/change-stream/change-source.js';
+import type { ChangeEvent } from '../../../src/features/change-stream/change-watch.js';
+import { watchChanges } from '../../../src/features/change-stream/change-watch.js';
+import type { ChangeListener, Changes } from '../../../src/features/change-stream/changes.js';
 import type { Core } from '../../../src/server/feature/core.js';
 import { connectSql, createLibrary, startDatabase, waitFor } from '../../support/service.js';
 

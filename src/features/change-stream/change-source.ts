@@ -1,7 +1,7 @@
 /** Sources of changes, and what they report: transactions, which `TransactionReader` collects in bounded memory. */
 
-import type { LogPosition } from '../postgres/pools/sessions.js';
-import type { LoggedChange, LoggedTable, LogHandler } from '../postgres/wire/pgoutput.js';
+import type { LogPosition } from '../../server/postgres/pools/sessions.js';
+import type { LoggedChange, LoggedTable, LogHandler } from './log-decoder.js';
 import type { Source } from './publication.js';
 
 export type LiveMode = 'auto' | 'logical' | 'triggers' | 'off';

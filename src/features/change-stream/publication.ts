@@ -6,9 +6,9 @@ import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
-import type { Database } from '../postgres/pools/database.js';
-import { TIMELINE } from '../postgres/pools/primary-watch.js';
-import type { Session } from '../postgres/pools/sessions.js';
+import type { Database } from '../../server/postgres/pools/database.js';
+import { TIMELINE } from '../../server/postgres/pools/primary-watch.js';
+import type { Session } from '../../server/postgres/pools/sessions.js';
 
 const PUBLICATION = 'lateral_live';
 const KEYLESS_PUBLICATION = `${PUBLICATION}_keyless`;
