@@ -3,6 +3,7 @@
  * [seconds]`. One process writes one transaction per row. Another reads with one, two or four slots, or with one slot whose transactions
  * are passed to three other threads. CPU times are from /proc.
  */
+
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -12,9 +13,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { isMainThread, parentPort, Worker } from 'node:worker_threads';
 import postgres from 'postgres';
-import { LogDecoder, type LoggedChange } from '../src/features/change-stream/log-decoder.js';
+import { LogDecoder } from '../src/features/change-stream/log-decoder.js';
 import { ReplicationConnection } from '../src/features/change-stream/slot-stream.js';
 import { startEmbedded } from '../src/features/embedded/cluster.js';
+import type { LoggedChange } from '../src/server/changes/change-source.js';
 import { openDatabase } from './environment.js';
 import { spentBy } from './processor.js';
 

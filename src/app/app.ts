@@ -5,7 +5,7 @@
 import { assertNever } from '../base/assert-never.js';
 import type { Observer } from '../base/observe.js';
 import type { Operations } from '../compiler/graphql/operations.js';
-import { watchChanges } from '../features/change-stream/change-watch.js';
+import { databaseClaims } from '../server/access/database-caller.js';
 import { Identities } from '../server/access/identities.js';
 import { ForeignTokens, Tokens } from '../server/access/tokens.js';
 import { lookUpAccount } from '../server/accounts/accounts.js';
@@ -34,6 +34,7 @@ import { collect, type MetricsServices, metricsRoutes } from '../server/api/serv
 import { digestOfShape, serverRoutes, shapesRoutes, specsRoutes } from '../server/api/server/server.js';
 import { applyBudgets, budgetRoutes, loadBudgets } from '../server/api/server/shape-budgets.js';
 import { systemRoutes } from '../server/api/system-collections.js';
+import { noChanges } from '../server/changes/changes.js';
 import type { Config } from '../server/config/config.js';
 import { parseLimits } from '../server/config/parse-limits.js';
 import { userStore } from '../server/execute/system-collections/user-writes.js';
@@ -69,7 +70,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
   return {
     router,
     items,
-    watchChanges: (listener) => watchChanges(core.changes, core.mirror, listener),
+    watchChanges: (listener) => core.changes?.watch(listener) ?? noChanges(),
     serving: () => opened.all('start'),
     names: parts.dialect?.names ?? null,
     sockets: opened.sockets(),
@@ -80,7 +81,6 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     collect: () => collect(metrics),
     check: async () => ({
       ...(await checkHealth(core)),
-      ...(await core.changes.check()),
       ...core.executors.checks(),
       ...(await opened.check()),
     }),
@@ -96,7 +96,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
 /** Ends the stream of changes, and what it keeps up to date. */
 async function stopCore({ executors, changes }: Core): Promise<void> {
   executors.stop();
-  await changes.stop();
+  await changes?.stop();
 }
 
 /** Starts the executors, then opens the features. */
@@ -163,14 +163,6 @@ async function createParts(config: Config, core: Core, shared: Shared, observe: 
   const dialect = await dialectOf(featuresOf(config), config);
   const services = { identities, access, items, later, dialect, persisted, readiness };
   return { config, core, shared, observe, ...services };
-}
-
-/** The claims of foreign tokens that the database may learn. */
-function databaseClaims(config: Config): readonly string[] {
-  const { DATABASE_CALLER, DATABASE_CLAIMS, DATABASE_SETTINGS, DATABASE_ROLES } = config;
-  if (DATABASE_CALLER === 'service') return [];
-  const ofSettings = DATABASE_SETTINGS.flatMap(({ source }) => (source.kind === 'claim' ? [source.path[0]] : []));
-  return [...new Set([...DATABASE_CLAIMS, ...ofSettings, ...(DATABASE_ROLES.length > 0 ? ['role'] : [])])];
 }
 
 /** Parts that the routes need in addition. Those in functions are made after the routes. */

@@ -1,8 +1,8 @@
 /** Everything behind HTTP: the database, the model and the policies, and the reads, writes and schema changes over them. */
+
 import { getHeapStatistics } from 'node:v8';
 import type { Observer } from '../base/observe.js';
 import type { Synonyms } from '../compiler/model/synonyms.js';
-import { Changes } from '../features/change-stream/changes.js';
 import { DatabaseCaller } from '../server/access/database-caller.js';
 import { ShapeStats } from '../server/batching/shape-stats.js';
 import type { Config } from '../server/config/config.js';
@@ -15,7 +15,7 @@ import { openTables } from '../server/feature/tables.js';
 import { SchemaChanges } from '../server/schema/change/change.js';
 import type { Core, CoreSources } from '../server/threads/thread-parts.js';
 import { featuresOf } from './chosen-features.js';
-import { dialectOf, hooksOf, openHooks } from './open-features.js';
+import { dialectOf, hooksOf, openChanges, openHooks } from './open-features.js';
 
 /** The names of the service's own collections that clients of another API use, or null. */
 export async function synonymsOf(config: Config): Promise<Synonyms | null> {
@@ -43,11 +43,11 @@ export async function createCore(
   const hooks = await openHooks(features, { config, mirror, policies, observe, extensions });
   // A hook calls the API while its transaction has a connection.
   if (hooks !== null) database.sessions.turns.followPlaces();
-  const callers = databaseCaller(config);
+  const callers = DatabaseCaller.of(config);
   if (callers?.mode === 'role') policies.limitByRole((identity) => callers.roleNameOf(identity));
   const shapeStats = new ShapeStats();
   const budgets = new CallerBudgets({ share: config.CALLER_LOOP_SHARE, burst: config.CALLER_LOOP_BURST });
-  const changes = new Changes(database, mirror, { mode: config.LIVE, maxWal: config.LIVE_MAX_WAL }, observe);
+  const changes = await openChanges(features, { config, database, mirror, observe });
   const executors = openExecutors({ database, mirror, policies, changes, shapeStats, budgets });
   const { consistency, writes: batcher } = executors;
   const services = { database, mirror, policies, callers, consistency };
@@ -80,11 +80,4 @@ const BYTES_PER_ROW = 4_096;
 /** How many items a request may write without a limit of its own: more of them would end the process. */
 function rowsInHeap(): number {
   return Math.floor(getHeapStatistics().heap_size_limit / BYTES_PER_ROW);
-}
-
-/** The callers as the database learns them, or null with DATABASE_CALLER=service. */
-function databaseCaller(config: Config): DatabaseCaller | null {
-  const { DATABASE_CALLER: mode, DATABASE_ROLES: roles, DATABASE_ANON_ROLE: anonRole } = config;
-  const { DATABASE_CLAIMS: claims, DATABASE_SETTINGS: settings } = config;
-  return mode === 'service' ? null : new DatabaseCaller({ mode, roles, anonRole, claims, settings });
 }

@@ -1,6 +1,7 @@
 /** The features of the product. Each line stands for a folder that can be deleted. */
 import { adopt } from '../features/adopt/feature.js';
 import { catalog } from '../features/catalog/feature.js';
+import { changeStream } from '../features/change-stream/feature.js';
 import { directus } from '../features/directus/feature.js';
 import { doctor } from '../features/doctor/feature.js';
 import { embedded } from '../features/embedded/feature.js';
@@ -27,6 +28,7 @@ import type { Feature } from '../server/feature/feature.js';
 export const features = [
   adopt,
   catalog,
+  changeStream,
   directus,
   doctor,
   embedded,

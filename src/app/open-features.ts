@@ -6,10 +6,18 @@ import type { GraphqlPage } from '../server/api/graphql/endpoint.js';
 import type { LiveReads } from '../server/api/items/live-reads.js';
 import type { Metric } from '../server/api/server/metric.js';
 import type { ResourceRoutes } from '../server/api/system-collections.js';
+import type { Changes } from '../server/changes/changes.js';
 import type { Config } from '../server/config/config.js';
 import type { WriteHook } from '../server/execute/hooks/write-hook.js';
 import type { Dialect } from '../server/feature/dialect.js';
-import type { Feature, FeatureContext, FeaturePart, HooksContext, OpenHooks } from '../server/feature/feature.js';
+import type {
+  ChangesContext,
+  Feature,
+  FeatureContext,
+  FeaturePart,
+  HooksContext,
+  OpenHooks,
+} from '../server/feature/feature.js';
 import type { DiagnosisContext, Finding } from '../server/feature/finding.js';
 import { NO_RECORDER, type RequestRecorder } from '../server/http/request-recorder.js';
 import type { SocketProtocol } from '../server/http/websocket.js';
@@ -156,6 +164,11 @@ export function dialectOf(features: readonly Feature[], config: Config): Promise
 export async function hooksOf(features: readonly Feature[], config: Config): Promise<readonly WriteHook[]> {
   const lists = await Promise.all(inOrder(features).map((feature) => feature.hooks?.(config)));
   return lists.flatMap((list) => list ?? []);
+}
+
+/** The stream of changes, or null if there is none. */
+export function openChanges(features: readonly Feature[], context: ChangesContext): Promise<Changes | null> {
+  return firstOf(features, (feature) => feature.openChanges?.(context));
 }
 
 /** The hooks of users, or null if there are none. */

@@ -1,31 +1,10 @@
 /** Sources of changes, and what they report: transactions, which `TransactionReader` collects in bounded memory. */
 
+import type { LoggedChange, LoggedTable, Sources, Transaction } from '../../server/changes/change-source.js';
 import type { LogPosition } from '../../server/postgres/pools/sessions.js';
-import type { LoggedChange, LoggedTable, LogHandler } from './log-decoder.js';
-import type { Source } from './publication.js';
+import type { LogHandler } from './log-decoder.js';
 
 export type LiveMode = 'auto' | 'logical' | 'triggers' | 'off';
-
-/** The rows of one table that a transaction has changed. */
-export interface TableChanges {
-  readonly table: LoggedTable;
-  /** The rows, or null if they are too many or not known. */
-  readonly rows: readonly LoggedChange[] | null;
-}
-
-export interface Transaction {
-  readonly xid: number;
-  /** A position in the log, in bytes: everything that was committed before it has been reported. */
-  readonly position: number;
-  /** When it was committed, or its first statement ended, in milliseconds since 1970. */
-  readonly time: number;
-  readonly changes: readonly TableChanges[];
-  /** Whether other transactions see its changes already. */
-  readonly isVisible: boolean;
-}
-
-/** The tables below each table and view that is served; names are schema.name. */
-export type Sources = ReadonlyMap<string, readonly Source[]>;
 
 export interface ChangeReceiver {
   /** The columns of a table that have to be read, by position; null if the changes of the table are not needed. */

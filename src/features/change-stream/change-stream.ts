@@ -2,23 +2,16 @@
  * All changes of the database, transaction by transaction, from the first source that can be used. A stream that is lost is opened
  * again; changes may have been missed meanwhile, so then everything may have changed.
  */
+
 import { setTimeout as sleep } from 'node:timers/promises';
 import { asError } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import { within } from '../../base/time-limit.js';
+import type { Sources, TableName, Transaction } from '../../server/changes/change-source.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import type { LogPosition } from '../../server/postgres/pools/sessions.js';
-import type {
-  ChangeReceiver,
-  ChangeSource,
-  LiveMode,
-  LogFigures,
-  SourceEvents,
-  Sources,
-  Transaction,
-} from './change-source.js';
+import type { ChangeReceiver, ChangeSource, LiveMode, LogFigures, SourceEvents } from './change-source.js';
 import { LogSource } from './log-source.js';
-import type { TableName } from './publication.js';
 import { TriggerSource } from './trigger-source.js';
 
 /** Milliseconds between attempts: the first pause, which doubles each time, and the longest. */

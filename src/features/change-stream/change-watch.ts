@@ -1,18 +1,10 @@
 /** Committed changes as a program learns them. */
+
 import type { Collection } from '../../compiler/model/model.js';
 import { joinKey } from '../../compiler/sql/key-text.js';
+import type { LoggedChange, LoggedRow, LoggedTable, Transaction } from '../../server/changes/change-source.js';
+import type { ChangeEvent, ChangeListener, Changes } from '../../server/changes/changes.js';
 import type { Mirror } from '../../server/postgres/catalog/watch.js';
-import type { Transaction } from './change-source.js';
-import type { ChangeListener, Changes } from './changes.js';
-import type { LoggedChange, LoggedRow, LoggedTable } from './log-decoder.js';
-
-/** A committed change of an item, by whatever program. `resync`: changes of the collection, or of all, may have been missed. */
-export interface ChangeEvent {
-  /** The collection, or null if changes of all collections may have been missed. */
-  readonly collection: string | null;
-  readonly action: 'create' | 'update' | 'delete' | 'resync';
-  readonly key: string | null;
-}
 
 type EventListener = (event: ChangeEvent) => void;
 

@@ -2,32 +2,23 @@
  * The changes of the database in one serving thread, for all that use them: the cache of reads, live queries, the program. They share one
  * stream, which is open while one of them holds it.
  */
+
 import { setTimeout as sleep } from 'node:timers/promises';
 import { serviceUnavailable } from '../../base/errors.js';
 import { asError } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import { within } from '../../base/time-limit.js';
+import type { LoggedTable, Sources, Transaction } from '../../server/changes/change-source.js';
+import type { ChangeEvent, ChangeListener, Changes } from '../../server/changes/changes.js';
+import type { ChangesContext } from '../../server/feature/feature.js';
 import type { Mirror } from '../../server/postgres/catalog/watch.js';
 import { type Check, type Checks, HEALTH_TIMEOUT_MS } from '../../server/postgres/health.js';
 import type { Database } from '../../server/postgres/pools/database.js';
-import type { LiveMode, LogFigures, Sources, Transaction } from './change-source.js';
-import { ChangeStream, changeSources, type StreamListener } from './change-stream.js';
-import type { LoggedTable } from './log-decoder.js';
-import { CommitVisibility } from './visibility.js';
-
-/** Gets committed transactions, in the order of their commits, with the rows that they have changed. */
-export interface ChangeListener
-  extends Omit<StreamListener, OptionalCalls>,
-    Partial<Pick<StreamListener, OptionalCalls>> {
-  /** The transaction has changed rows. These may be rows that only other listeners want. */
-  committed(transaction: Transaction): void;
-  /** Commits became visible after reads had stopped waiting for them: these reads lack changes that were reported already. */
-  late?(): void;
-  /** The subscriptions of its clients. */
-  readonly subscriptions?: number;
-}
-
-type OptionalCalls = 'arriving' | 'lost' | 'refreshing';
+import type { LiveMode, LogFigures } from './change-source.js';
+import { ChangeStream, changeSources } from './change-stream.js';
+import { watchChanges } from './change-watch.js';
+import type { OPTIONS } from './options.js';
+import { SnapshotVisibility } from './visibility.js';
 
 interface ChangeLimits {
   /** LIVE. */
@@ -44,9 +35,18 @@ const OPENING_PAUSE_MS = 10;
 /** Milliseconds for the slot and the publications to be dropped. */
 const STOP_MS = 2_000;
 
-export class Changes {
+export async function openChanges({
+  config,
+  database,
+  mirror,
+  observe,
+}: ChangesContext<typeof OPTIONS>): Promise<Changes> {
+  return new StreamedChanges(database, mirror, { mode: config.LIVE, maxWal: config.LIVE_MAX_WAL }, observe);
+}
+
+export class StreamedChanges implements Changes {
   readonly stream: ChangeStream;
-  readonly visibility: CommitVisibility;
+  readonly visibility: SnapshotVisibility;
   readonly #listeners = new Set<ChangeListener>();
   readonly #holders = new Set<ChangeListener>();
   /** The tables below each table and view, or null until the next resync. */
@@ -56,12 +56,12 @@ export class Changes {
 
   constructor(
     database: Database,
-    mirror: Mirror,
+    private readonly mirror: Mirror,
     private readonly limits: ChangeLimits,
     observe: Observer,
   ) {
     const tables = () => [...mirror.model.collections.values()].map(({ schema, table }) => ({ schema, name: table }));
-    this.visibility = new CommitVisibility(database, () => this.#tell((listener) => listener.late?.()));
+    this.visibility = new SnapshotVisibility(database, () => this.#tell((listener) => listener.late?.()));
     this.stream = new ChangeStream(
       changeSources(limits.mode, database, tables, limits.maxWal),
       {
@@ -121,6 +121,10 @@ export class Changes {
     const until = performance.now() + OPENING_MS;
     while (this.stream.state === 'opening' && performance.now() < until) await sleep(OPENING_PAUSE_MS);
     if (this.stream.state !== 'open') await this.#checkAvailable();
+  }
+
+  watch(listener: (event: ChangeEvent) => void): Promise<void> {
+    return watchChanges(this, this.mirror, listener);
   }
 
   /** The reason why no changes are reported, or null. */

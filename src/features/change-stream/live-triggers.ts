@@ -3,8 +3,10 @@
  * them. A statement fires the triggers of the table that it names, and no others: rows of a partition can be changed by a statement
  * that names it or what it is a partition of, rows of a table that inherits also by one that names an ancestor.
  */
+
 import { asError, parseOwnJson } from '../../base/narrow.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
+import type { Source, TableName } from '../../server/changes/change-source.js';
 import {
   createTriggers,
   dropTriggers,
@@ -15,7 +17,7 @@ import {
   triggerNames,
 } from '../../server/changes/statement-triggers.js';
 import type { Database } from '../../server/postgres/pools/database.js';
-import { BELOW, type Source, type TableName } from './publication.js';
+import { BELOW } from './publication.js';
 
 /** The notification that other tables have triggers now. */
 export const TABLES_CHANGED = 'tables';

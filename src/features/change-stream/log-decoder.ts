@@ -3,30 +3,7 @@
  * transaction has changed. Only the wanted columns of a row are read.
  */
 
-interface LoggedColumn {
-  readonly name: string;
-  /** Whether it is part of the replica identity: its former value is sent where it has changed. */
-  readonly isKey: boolean;
-}
-
-export interface LoggedTable {
-  readonly schema: string;
-  readonly name: string;
-  readonly columns: readonly LoggedColumn[];
-  /** Whether all former values of a row are sent (replica identity full). */
-  readonly isFull: boolean;
-}
-
-/** The values of the wanted columns, by their position in the table; undefined if they were not sent. */
-export type LoggedRow = readonly (string | null | undefined)[];
-
-export interface LoggedChange {
-  readonly table: LoggedTable;
-  readonly action: 'create' | 'update' | 'delete' | 'truncate';
-  /** The former row, or null if an update keeps the key and PostgreSQL sends no other former values. */
-  readonly before: LoggedRow | null;
-  readonly after: LoggedRow | null;
-}
+import type { LoggedChange, LoggedRow, LoggedTable } from '../../server/changes/change-source.js';
 
 export interface LogHandler {
   /** Which columns of the table to read, by index; null if the table is not wanted. */
@@ -155,15 +132,4 @@ export function positionAt(message: Buffer, at: number): number {
 
 function timeAt(message: Buffer, at: number): number {
   return Number(message.readBigInt64BE(at) / 1_000n) + EPOCH_MS;
-}
-
-/** As PostgreSQL writes a position. */
-export function positionText(position: number): string {
-  return `${Math.floor(position / 2 ** 32).toString(16)}/${(position % 2 ** 32).toString(16)}`.toUpperCase();
-}
-
-/** A position in the log, in bytes. */
-export function positionOf(text: string): number {
-  const [high = '0', low = '0'] = text.split('/');
-  return Number.parseInt(high, 16) * 2 ** 32 + Number.parseInt(low, 16);
 }

@@ -4,21 +4,21 @@
  * From then on both send the same transactions in the same order. Each is passed on from the stream that has it first, and the other copy
  * is dropped by its position. When the second has caught up, the first is closed. Subscribers notice nothing.
  */
+
 import { setTimeout as sleep } from 'node:timers/promises';
 import { asError } from '../../base/narrow.js';
 import { within } from '../../base/time-limit.js';
+import type { Sources, TableName, Transaction } from '../../server/changes/change-source.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import type { LogPosition } from '../../server/postgres/pools/sessions.js';
+import { positionOf } from '../../server/postgres/wire/log-position.js';
 import {
   type ChangeSource,
   type LogFigures,
   type Opened,
   type SourceEvents,
-  type Sources,
-  type Transaction,
   TransactionReader,
 } from './change-source.js';
-import { positionOf } from './log-decoder.js';
 import {
   endTransaction,
   type LogState,
@@ -27,7 +27,6 @@ import {
   readLogState,
   readMembership,
   type ServedMembership,
-  type TableName,
   unpublish,
 } from './publication.js';
 import { SlotStream } from './slot-stream.js';

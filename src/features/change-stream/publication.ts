@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
+import type { Source, TableName } from '../../server/changes/change-source.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import { TIMELINE } from '../../server/postgres/pools/primary-watch.js';
 import type { Session } from '../../server/postgres/pools/sessions.js';
@@ -26,19 +27,6 @@ const SLOT_PAUSE_MS = 20;
 /** Held while publications are changed: those of all installations have the same names. */
 const LOCK = withCatalog("pg_advisory_xact_lock(hashtext('lateral_live'), hashtext(current_database()))");
 const HAS_GENERATED = withCatalog("current_setting('server_version_num')::int >= 180000");
-
-export interface TableName {
-  readonly schema: string;
-  readonly name: string;
-}
-
-/** A table whose rows a collection shows: itself, or what a view, a partitioned table or an ancestor stands for. */
-export interface Source extends TableName {
-  /** Why some of its changes are not reported; null if all are. */
-  readonly unseen: string | null;
-  /** Whether only inserts are reported. */
-  readonly insertsOnly?: boolean;
-}
 
 interface LogRights {
   readonly wal_level: string;

@@ -2,6 +2,7 @@
  * A temporary slot and the connection that reads the log of the database with it: PostgreSQL sends each transaction after its commit.
  * Both end together, so PostgreSQL keeps no log for a reader that has left.
  */
+
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { within } from '../../base/time-limit.js';
@@ -9,6 +10,7 @@ import { quoteIdentifier } from '../../compiler/sql/fragment.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import { closed, unanswered } from '../../server/postgres/wire/connection-errors.js';
 import type { ConnectionOptions, DriverClient } from '../../server/postgres/wire/connection-options.js';
+import { positionOf } from '../../server/postgres/wire/log-position.js';
 import { MessageReader } from '../../server/postgres/wire/message-reader.js';
 import { Opening } from '../../server/postgres/wire/open-connection.js';
 import {
@@ -23,7 +25,7 @@ import {
 } from '../../server/postgres/wire/protocol.js';
 import { RowDecoder } from '../../server/postgres/wire/row-decoder.js';
 import { cancelStatement } from '../../server/postgres/wire/socket.js';
-import { LogDecoder, type LogHandler, positionAt, positionOf } from './log-decoder.js';
+import { LogDecoder, type LogHandler, positionAt } from './log-decoder.js';
 import { PUBLICATIONS, SERVER, SLOT_PREFIX, slotGone } from './publication.js';
 
 /** Milliseconds for a command that waits for nobody. */

@@ -2,15 +2,18 @@
  * Changes that triggers report by NOTIFY. A notification arrives when its transaction is visible, in the order of commits, and the
  * notifications of one transaction follow each other.
  */
+
 import { randomBytes } from 'node:crypto';
 import { asError, propertiesOf } from '../../base/narrow.js';
 import { within } from '../../base/time-limit.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
+import type { LoggedChange, LoggedTable, Sources, TableName } from '../../server/changes/change-source.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import { TIMELINE } from '../../server/postgres/pools/primary-watch.js';
 import type { LogPosition, Session } from '../../server/postgres/pools/sessions.js';
-import { type ChangeSource, type Opened, type SourceEvents, type Sources, TransactionReader } from './change-source.js';
+import { positionOf } from '../../server/postgres/wire/log-position.js';
+import { type ChangeSource, type Opened, type SourceEvents, TransactionReader } from './change-source.js';
 import {
   channelOf,
   hasTriggers,
@@ -21,8 +24,6 @@ import {
   type TriggeredTables,
   type Written,
 } from './live-triggers.js';
-import { type LoggedChange, type LoggedTable, positionOf } from './log-decoder.js';
-import type { TableName } from './publication.js';
 
 const POSITION_AND_CHANNEL = withCatalog(
   'select pg_current_wal_insert_lsn()::text as position, $1 in (select pg_listening_channels()) as heard',

@@ -5,6 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { serviceUnavailable } from '../../base/errors.js';
 import { within } from '../../base/time-limit.js';
+import type { CommittedBefore, CommitVisibility, Known } from '../../server/changes/changes.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import { endTransaction } from './publication.js';
 
@@ -27,16 +28,6 @@ const ANSWER_TIMEOUT_MS = 10_000;
 /** Milliseconds after which the clocks are compared again. */
 const CLOCK_MS = 60_000;
 
-/** The transactions that are visible in a snapshot. */
-export interface Known {
-  /** Whether the transaction is visible. */
-  has(xid: number): boolean;
-  /** Whether the transaction began to write after the snapshot: in the log, no later transaction is visible in it. */
-  isBefore(xid: number): boolean;
-  /** Open transactions with writes, as listed by the snapshot: only those that began before a transaction that has ended. */
-  readonly running: ReadonlySet<number>;
-}
-
 /** How the database's clock compares with that of `performance`. */
 interface DatabaseClock {
   /** Milliseconds by which the database's clock is ahead. */
@@ -47,13 +38,7 @@ interface DatabaseClock {
   readonly at: number;
 }
 
-/** The transactions that were committed before a point in time. */
-interface CommittedBefore extends Pick<Known, 'isBefore'> {
-  /** `time`: when the transaction was committed. */
-  has(xid: number, time: number): boolean;
-}
-
-export class CommitVisibility {
+export class SnapshotVisibility implements CommitVisibility {
   /** A request for the snapshot that was not sent yet. */
   #asked: Promise<Known | null> | null = null;
   #commits = new Set<number>();

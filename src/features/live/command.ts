@@ -2,6 +2,7 @@
 
 import { StartError, UsageError } from '../../base/errors.js';
 import { buildModel } from '../../compiler/model/introspect.js';
+import type { TableName } from '../../server/changes/change-source.js';
 import type { TriggerChange } from '../../server/changes/statement-triggers.js';
 import type { Program } from '../../server/feature/command.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
@@ -15,7 +16,6 @@ import {
   installTriggers,
   removeTriggers,
 } from '../change-stream/live-triggers.js';
-import type { TableName } from '../change-stream/publication.js';
 
 const LIVE_HELP = `Usage: lateral live {install | remove} [--dry-run] [--option value ...]
 

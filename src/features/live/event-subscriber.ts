@@ -2,9 +2,9 @@
 
 import type { Parsed } from '../../compiler/request/ast.js';
 import type { Identity } from '../../server/access/identity.js';
+import type { Known } from '../../server/changes/changes.js';
 import type { MaybePromise } from '../../server/execute/pipeline.js';
 import type { PreparedRead } from '../../server/execute/reads/reads.js';
-import type { Known } from '../change-stream/visibility.js';
 import { type LiveClient, Subscriber, type SubscriptionCounts } from './subscribers.js';
 import type { Change, TableLog } from './table-log.js';
 import { VisibleKeys } from './visible-keys.js';

@@ -1,10 +1,12 @@
 /** Live queries: clients learn about changes of the items that they have read. */
 import type { Feature } from '../../server/feature/feature.js';
+import { changeStream } from '../change-stream/feature.js';
 import type { LiveQueries } from './live-queries.js';
 import { OPTIONS } from './options.js';
 
 export const live: Feature<LiveQueries, typeof OPTIONS> = {
   name: 'live',
+  needs: [changeStream],
   options: OPTIONS,
   topic: 'Live queries and WebSockets',
   commands: {
@@ -14,6 +16,5 @@ export const live: Feature<LiveQueries, typeof OPTIONS> = {
       load: async () => (await import('./command.js')).COMMANDS.live,
     },
   },
-  diagnose: async (context) => (await import('./diagnose.js')).diagnoseLive(context),
   open: async (context) => (await import('./part.js')).openLive(context),
 };

@@ -11,11 +11,10 @@ import type { Parsed } from '../../compiler/request/ast.js';
 import { withKeys } from '../../compiler/request/rest.js';
 import { bind } from '../../compiler/sql/parameter.js';
 import type { Identity } from '../../server/access/identity.js';
+import type { LoggedTable, Sources, Transaction } from '../../server/changes/change-source.js';
+import type { CommitVisibility, Known } from '../../server/changes/changes.js';
 import { readsOwnTables, relatedTables, tableKey } from '../../server/changes/dependencies.js';
 import type { PreparedRead } from '../../server/execute/reads/reads.js';
-import type { Sources, Transaction } from '../change-stream/change-source.js';
-import type { LoggedTable } from '../change-stream/log-decoder.js';
-import type { CommitVisibility, Known } from '../change-stream/visibility.js';
 
 import { checkTable, EventReads, type EventServices, showsAllRows, showsKeys } from './event-reads.js';
 import {

@@ -7,14 +7,14 @@
 import { forbidden, invalidQuery, isPassing } from '../../base/errors.js';
 import type { Identity } from '../../server/access/identity.js';
 import type { Policies } from '../../server/access/policies.js';
+import type { LoggedTable, Sources, Transaction } from '../../server/changes/change-source.js';
+import type { ChangeListener, Changes } from '../../server/changes/changes.js';
 import { isStream } from '../../server/execute/reads/compiled-read.js';
 import type { Reads } from '../../server/execute/reads/reads.js';
 import { NO_CLIENT } from '../../server/execute/stages.js';
 import { tagOf } from '../../server/http/etag.js';
 import type { Mirror } from '../../server/postgres/catalog/watch.js';
-import type { Sources, Transaction } from '../change-stream/change-source.js';
-import type { ChangeListener, Changes } from '../change-stream/changes.js';
-import { type LoggedTable, positionText } from '../change-stream/log-decoder.js';
+import { positionText } from '../../server/postgres/wire/log-position.js';
 import { LiveEvents } from './live-events.js';
 import { LiveStats } from './live-stats.js';
 import {

@@ -11,15 +11,16 @@ export async function openLive({
   config,
   core,
   identities,
-}: FeatureContext<typeof OPTIONS>): Promise<FeaturePart<LiveQueries>> {
+}: FeatureContext<typeof OPTIONS>): Promise<FeaturePart<LiveQueries> | null> {
+  const { reads, changes } = core;
+  if (changes === null) return null;
   const limits = {
     interval: config.LIVE_INTERVAL,
     subscriptions: config.LIVE_MAX_SUBSCRIPTIONS,
     perCaller: config.LIVE_MAX_SUBSCRIPTIONS_PER_USER,
     keys: config.LIVE_MAX_REMEMBERED_KEYS,
   };
-  const { reads, changes } = core;
-  const live = new LiveQueries(core, limits);
+  const live = new LiveQueries({ ...core, changes }, limits);
   return {
     exports: live,
     live: {

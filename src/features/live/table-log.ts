@@ -1,9 +1,8 @@
 /** The changed rows of a table, by their keys, in the order of commits. It is bounded: subscribers that fall too far behind get a resync. */
 
 import type { Collection } from '../../compiler/model/model.js';
-import type { TableChanges } from '../change-stream/change-source.js';
+import type { LoggedChange, LoggedTable, TableChanges } from '../../server/changes/change-source.js';
 import { keyIn } from '../change-stream/change-watch.js';
-import type { LoggedChange, LoggedTable } from '../change-stream/log-decoder.js';
 
 export const CHANGES = ['create', 'update', 'delete'] as const;
 export type Change = (typeof CHANGES)[number];

@@ -7,13 +7,12 @@
 import { unprocessable } from '../../base/errors.js';
 import { bind } from '../../compiler/sql/parameter.js';
 import { callerName, type Identity } from '../../server/access/identity.js';
+import type { LoggedTable, Sources, TableChanges } from '../../server/changes/change-source.js';
+import type { CommitVisibility } from '../../server/changes/changes.js';
 import { dependenciesOf, probeKey } from '../../server/changes/dependencies.js';
 import { DependencyIndex, DependentShape } from '../../server/changes/dependency-index.js';
 import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
 import type { PreparedRead, Reads } from '../../server/execute/reads/reads.js';
-import type { Sources, TableChanges } from '../change-stream/change-source.js';
-import type { LoggedTable } from '../change-stream/log-decoder.js';
-import type { CommitVisibility } from '../change-stream/visibility.js';
 import type { LiveStats } from './live-stats.js';
 import { type LiveAnswer, type LiveListener, type LiveSource, type Rights, Subscriber } from './subscribers.js';
 

@@ -1,5 +1,5 @@
 /** The keys of the items that a subscriber to events has seen: they decide which deletions it is sent. */
-import type { Known } from '../change-stream/visibility.js';
+import type { Known } from '../../server/changes/changes.js';
 import type { SubscriptionCounts } from './subscribers.js';
 import type { Change } from './table-log.js';
 

@@ -1,7 +1,7 @@
 /** The public types of the service inside of a Node program. */
 
+import type { ChangeEvent } from '../../server/changes/changes.js';
 import type { As, CompiledRequest, LateralApi, RequestEvent, TransactionApi } from '../../server/execute/hooks/api.js';
-import type { ChangeEvent } from '../change-stream/change-watch.js';
 
 /** Something that the service logs. */
 export interface LogEvent {

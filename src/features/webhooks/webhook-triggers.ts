@@ -2,9 +2,11 @@
  * Triggers that write the changes of a table to service_webhook_changes (sql/features/webhooks/031_webhook_sizes.sql). The tables that webhooks name have
  * them, and so have their partitions: a statement fires the triggers of the table that it names, and no others.
  */
+
 import { parseOwnJson } from '../../base/narrow.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import { arrayLiteral } from '../../compiler/sql/literal.js';
+import type { TableName } from '../../server/changes/change-source.js';
 import {
   createTriggers,
   dropTriggers,
@@ -13,7 +15,6 @@ import {
   type TriggerFamily,
   triggerNames,
 } from '../../server/changes/statement-triggers.js';
-import type { TableName } from '../change-stream/publication.js';
 
 const FUNCTION = 'service_webhook_change';
 

@@ -1,8 +1,9 @@
 /** Checks writes of webhooks, and installs the triggers that they need. */
+
 import { forbidden, unprocessable } from '../../base/errors.js';
+import type { TableName } from '../../server/changes/change-source.js';
 import type { HookedWrite, WriteHook } from '../../server/execute/hooks/write-hook.js';
 import { querySystem } from '../../server/execute/reads/session-reads.js';
-import type { TableName } from '../change-stream/publication.js';
 import {
   checkWebhook,
   MARK_INCOMPLETE,

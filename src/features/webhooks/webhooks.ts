@@ -2,16 +2,17 @@
  * Webhooks of one thread. Each thread of each instance does the same: it turns changes into deliveries if no other does, and sends what
  * it can claim. NOTIFY wakes it. If a notification is lost, it finds the changes by looking for them from time to time.
  */
+
 import { randomUUID } from 'node:crypto';
 import { messageOf } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import type { ParseLimits } from '../../compiler/request/parse-context.js';
+import type { TableName } from '../../server/changes/change-source.js';
 import type { TriggerChange } from '../../server/changes/statement-triggers.js';
 import type { Reads } from '../../server/execute/reads/reads.js';
 import type { Mirror } from '../../server/postgres/catalog/watch.js';
 import type { Check, Checks } from '../../server/postgres/health.js';
 import type { Database } from '../../server/postgres/pools/database.js';
-import type { TableName } from '../change-stream/publication.js';
 import { pauseWebhook } from './actions.js';
 import {
   type Backlog,

@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import { forbidden } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
 import { quoteLiteral } from '../../compiler/sql/fragment.js';
+import type { Config } from '../config/config.js';
 import type { DatabaseSetting } from '../config/database-settings.js';
 import type { Identity } from './identity.js';
 
@@ -131,6 +132,13 @@ export class DatabaseCaller {
     this.#setRole = setting([...names, 'role', ...OF_REQUEST]);
   }
 
+  /** Null with DATABASE_CALLER=service. */
+  static of(config: Config): DatabaseCaller | null {
+    const { DATABASE_CALLER: mode, DATABASE_ROLES: roles, DATABASE_ANON_ROLE: anonRole } = config;
+    const { DATABASE_CLAIMS: claims, DATABASE_SETTINGS: settings } = config;
+    return mode === 'service' ? null : new DatabaseCaller({ mode, roles, anonRole, claims, settings });
+  }
+
   /** Throws if the statement would need a database role and the caller has none. */
   settingsOf(caller: Identity, { method, path }: { readonly method: string; readonly path: string }): CallerSettings {
     const known = this.#callers.get(caller) ?? this.#know(caller);
@@ -227,4 +235,12 @@ export function textFor(text: string, settings: CallerSettings | null): string {
   const marked = text + role.mark;
   role.texts.set(text, marked);
   return marked;
+}
+
+/** The claims of foreign tokens that the database may learn. */
+export function databaseClaims(config: Config): readonly string[] {
+  const { DATABASE_CALLER, DATABASE_CLAIMS, DATABASE_SETTINGS, DATABASE_ROLES } = config;
+  if (DATABASE_CALLER === 'service') return [];
+  const ofSettings = DATABASE_SETTINGS.flatMap(({ source }) => (source.kind === 'claim' ? [source.path[0]] : []));
+  return [...new Set([...DATABASE_CLAIMS, ...ofSettings, ...(DATABASE_ROLES.length > 0 ? ['role'] : [])])];
 }

@@ -1,12 +1,12 @@
 /** Finds the tables, and for some plans the rows, whose changes may change the answer of a read. */
+
 import { type ProbedKind, type RowProbe, rowProbe } from '../../compiler/plan/row-probe.js';
 import { splitKey } from '../../compiler/sql/key-text.js';
 import { type Caller, resolveVariable, type Values } from '../../compiler/sql/parameter.js';
 import { namesInStatement } from '../../compiler/sql/verify.js';
-import type { LoggedChange, LoggedRow, LoggedTable } from '../../features/change-stream/log-decoder.js';
-import type { Source } from '../../features/change-stream/publication.js';
 import type { CompiledRead } from '../execute/reads/compiled-read.js';
 import { systemTables } from '../postgres/catalog/system-tables.js';
+import type { LoggedChange, LoggedRow, LoggedTable, Source } from './change-source.js';
 
 export interface Dependencies {
   /** As schema.name. */

@@ -3,9 +3,8 @@
  * values, by these values. Live queries and the cache of reads find in it what a change concerns.
  */
 
-import type { TableChanges } from '../../features/change-stream/change-source.js';
-import type { LoggedTable } from '../../features/change-stream/log-decoder.js';
 import type { CompiledRead } from '../execute/reads/compiled-read.js';
+import type { LoggedTable, TableChanges } from './change-source.js';
 import { changedKeys, type Dependencies, tableKey, wantedColumns } from './dependencies.js';
 
 export interface Dependent {

@@ -1,7 +1,8 @@
 /** Triggers of the service that fire once per statement: their names, and the statements that create and drop them. */
+
 import { createHash } from 'node:crypto';
 import { quoteIdentifier, quoteLiteral } from '../../compiler/sql/fragment.js';
-import type { TableName } from '../../features/change-stream/publication.js';
+import type { TableName } from './change-source.js';
 
 /** The event of each trigger. */
 const TRIGGERS: ReadonlyMap<string, string> = new Map([

@@ -315,16 +315,6 @@ export const OPTIONS = {
     ...duration('30s', 'How long a schema change keeps trying to lock a table'),
     formerly: 'STRUCTURE_TIMEOUT',
   },
-  LIVE: choice(
-    'auto',
-    ['auto', 'logical', 'triggers', 'off'],
-    "How live queries learn of changes: logical reads PostgreSQL's log (needs wal_level logical and a role with REPLICATION), triggers installs triggers on the tables that are served, auto reads the log if it can and otherwise uses installed triggers, off refuses live queries",
-  ),
-  LIVE_MAX_WAL: size(
-    '1gb',
-    'WAL that PostgreSQL may keep for the log stream of a thread; its slot is replaced each time it keeps a sixteenth of this, and given up beyond it',
-    16 * 1_048_576,
-  ),
   READ_CACHE_SIZE: size(
     '0',
     'Memory per thread for answers of reads, which are kept until a commit changes them; 0 keeps none; needs LIVE',

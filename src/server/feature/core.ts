@@ -1,7 +1,7 @@
 /** The services of one thread, without HTTP. */
 
-import type { Changes } from '../../features/change-stream/changes.js';
 import type { Policies } from '../access/policies.js';
+import type { Changes } from '../changes/changes.js';
 import type { Reads } from '../execute/reads/reads.js';
 import type { Writes } from '../execute/writes/writes.js';
 import type { Mirror } from '../postgres/catalog/watch.js';
@@ -15,6 +15,7 @@ export interface Core {
   readonly policies: Policies;
   readonly reads: Reads;
   readonly writes: Writes;
-  readonly changes: Changes;
+  /** The stream of changes, or null if there is none. */
+  readonly changes: Changes | null;
   readonly schemaChanges: SchemaChanges;
 }

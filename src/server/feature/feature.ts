@@ -14,6 +14,7 @@ import type { LiveReads } from '../api/items/live-reads.js';
 import type { Metric } from '../api/server/metric.js';
 import type { Gather } from '../api/server/metrics.js';
 import type { ResourceRoutes } from '../api/system-collections.js';
+import type { Changes } from '../changes/changes.js';
 import type { ConfigWith } from '../config/config.js';
 import type { NoOptions, OptionTable } from '../config/option-kinds.js';
 import type { Extension } from '../execute/hooks/definition.js';
@@ -56,6 +57,8 @@ export interface Feature<Exports = unknown, Options extends OptionTable = NoOpti
   hooks?(config: ConfigWith<Options>): Promise<readonly WriteHook[]>;
   /** Hooks that users write, for a serving thread or a command, or null if there are none. One feature may have them. */
   openHooks?(context: HooksContext<Options, Event>): Promise<OpenHooks | null>;
+  /** The stream of changes of a serving thread or a command, or null if there is none. One feature may have it. */
+  openChanges?(context: ChangesContext<Options, Event>): Promise<Changes | null>;
   /** Prepares a process or worker thread that only serves, unlike that of a program of users. */
   prepareProcess?(context: StartContext<Options, Event>): Promise<void>;
   /** Another API that clients may use, or null if the options turn it off. One feature may have it. */
@@ -131,6 +134,13 @@ export interface HooksContext<Options extends OptionTable = NoOptions, Event = n
   readonly observe: Observer<Event>;
   /** Hooks and routes of the program that the service runs in. */
   readonly extensions: readonly Extension[];
+}
+
+/** For the stream of changes, which reads and live queries use. */
+export interface ChangesContext<Options extends OptionTable = NoOptions, Event = never>
+  extends StartContext<Options, Event> {
+  readonly database: Database;
+  readonly mirror: Mirror;
 }
 
 /** The hooks of users in a serving thread or a command. */

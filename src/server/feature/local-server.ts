@@ -1,5 +1,5 @@
 /** The server of the main thread, for the program that it runs in. */
-import type { ChangeEvent } from '../../features/change-stream/change-watch.js';
+import type { ChangeEvent } from '../changes/changes.js';
 import type { FeatureContext } from './feature.js';
 
 /** The services for calls of a program or an extension. */

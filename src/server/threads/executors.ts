@@ -1,9 +1,10 @@
 /** How a thread executes reads and writes, and what the threads of a process share for that. */
+
 import type { Observer } from '../../base/observe.js';
-import type { Changes } from '../../features/change-stream/changes.js';
 import type { Policies } from '../access/policies.js';
 import type { Metric } from '../api/server/metric.js';
 import type { ShapeStats } from '../batching/shape-stats.js';
+import type { Changes } from '../changes/changes.js';
 import type { Config } from '../config/config.js';
 import type { CallerBudgets } from '../execute/caller-budget.js';
 import type { Consistency } from '../execute/consistency.js';
@@ -40,7 +41,7 @@ export interface ExecutorSources {
   readonly database: Database;
   readonly mirror: Mirror;
   readonly policies: Policies;
-  readonly changes: Changes;
+  readonly changes: Changes | null;
   readonly shapeStats: ShapeStats;
   readonly budgets: CallerBudgets;
 }

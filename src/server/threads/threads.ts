@@ -5,10 +5,10 @@
 
 import { serviceUnavailable } from '../../base/errors.js';
 import type { Observer } from '../../base/observe.js';
-import type { ChangeEvent } from '../../features/change-stream/change-watch.js';
 import { Policies } from '../access/policies.js';
 import type { ItemsServices } from '../api/items/item-writes.js';
 import type { Gather } from '../api/server/metrics.js';
+import type { ChangeEvent } from '../changes/changes.js';
 import type { Config } from '../config/config.js';
 import type { Extension } from '../execute/hooks/definition.js';
 import type { LocalServer } from '../feature/local-server.js';

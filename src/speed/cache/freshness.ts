@@ -2,10 +2,11 @@
  * Determines how recent the cache of reads is. The stream of changes is compared with the database again and again: when everything that
  * was committed before a comparison has been reported, answers in memory are at most as old as that comparison.
  */
+
 import { performance } from 'node:perf_hooks';
 import { StartError } from '../../base/errors.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
-import type { Changes } from '../../features/change-stream/changes.js';
+import type { Changes } from '../../server/changes/changes.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import { describeTransactions } from './open-transactions.js';
 import type { ReadCache } from './read-cache.js';

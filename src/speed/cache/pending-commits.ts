@@ -1,6 +1,6 @@
 /** Transactions whose changes a read may not see yet, or which may never be reported. While there are any, answers are not kept. */
 
-import type { LoggedTable } from '../../features/change-stream/log-decoder.js';
+import type { LoggedTable } from '../../server/changes/change-source.js';
 import { tableKey } from '../../server/changes/dependencies.js';
 
 /** The transactions that are visible in a snapshot, and those that run. */

@@ -2,13 +2,13 @@
  * Reads from memory. An answer is kept until a transaction commits that may change it: the stream of changes drops it then. While the
  * stream is not known to be up to date, every read goes to PostgreSQL. In doubt an answer is not kept. See docs/decisions/read-cache.md.
  */
+
 import { createHash } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
-import type { Sources, Transaction } from '../../features/change-stream/change-source.js';
-import type { ChangeListener } from '../../features/change-stream/changes.js';
-import type { LoggedTable } from '../../features/change-stream/log-decoder.js';
 import { callerName, type Identity } from '../../server/access/identity.js';
 import type { ShapeRecord, ShapeStats } from '../../server/batching/shape-stats.js';
+import type { LoggedTable, Sources, Transaction } from '../../server/changes/change-source.js';
+import type { ChangeListener } from '../../server/changes/changes.js';
 import { dependenciesOf, mayHideRows, probeKey } from '../../server/changes/dependencies.js';
 import { DependencyIndex, type Dependent, DependentShape } from '../../server/changes/dependency-index.js';
 import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';

@@ -4,6 +4,7 @@
  */
 
 import { isMainThread } from 'node:worker_threads';
+import { StartError } from '../../base/errors.js';
 import type { Metric } from '../../server/api/server/metric.js';
 import type { Config } from '../../server/config/config.js';
 import type { Consistency } from '../../server/execute/consistency.js';
@@ -43,9 +44,10 @@ export class FastExecutors implements Executors {
     const { database, mirror, policies, changes, shapeStats } = sources;
     const { replicas, callerWrites } = shared;
     const limits = { size: config.READ_CACHE_SIZE, maxLag: config.READ_CACHE_MAX_LAG };
+    if (callerWrites && !changes) throw new StartError('READ_CACHE_SIZE needs the feature "change-stream"');
     const memory = callerWrites && new ReadCache(limits, callerWrites, shapeStats);
     this.#memory = memory;
-    this.#freshness = memory && new Freshness(database, changes, memory);
+    this.#freshness = memory && changes && new Freshness(database, changes, memory);
     for (const source of [mirror, policies]) source.onChange(() => memory?.clear());
     this.reads = this.#executorOf(config, sources, new PlainReads(database, shapeStats));
     this.consistency = replicas || callerWrites ? new SessionConsistency(database, replicas, callerWrites) : null;

@@ -1,12 +1,10 @@
-/** The changes of the database without any feature: several listeners share one stream, which is open while one of them holds it. */
+/** The changes of the database without other features: several listeners share one stream, which is open while one of them holds it. */
 import t from 'tap';
 import { readConfig } from '../../../src/app/options.js';
 import { withCore } from '../../../src/app/start.js';
-import type { Transaction } from '../../../src/features/change-stream/change-source.js';
-import type { ChangeEvent } from '../../../src/features/change-stream/change-watch.js';
-import { watchChanges } from '../../../src/features/change-stream/change-watch.js';
-import type { ChangeListener, Changes } from '../../../src/features/change-stream/changes.js';
-import type { Core } from '../../../src/server/feature/core.js';
+import { StreamedChanges } from '../../../src/features/change-stream/changes.js';
+import type { Transaction } from '../../../src/server/changes/change-source.js';
+import type { ChangeEvent, ChangeListener } from '../../../src/server/changes/changes.js';
 import { connectSql, createLibrary, startDatabase, waitFor } from '../../support/service.js';
 
 const server = await startDatabase();
@@ -14,14 +12,15 @@ const url = await createLibrary(server, 'changes');
 const sql = connectSql(url);
 t.teardown(() => sql.end());
 
-function withChanges(mode: string, work: (changes: Changes, core: Core) => Promise<void>): Promise<void> {
+function withChanges(mode: string, work: (changes: StreamedChanges) => Promise<void>): Promise<void> {
   const config = readConfig({ DATABASE_URL: url, LIVE: mode });
   const silent = (): void => {};
-  return withCore(config, silent, silent, async (core) => {
+  return withCore(config, silent, silent, async ({ changes }) => {
+    if (!(changes instanceof StreamedChanges)) throw new Error('there is no stream');
     try {
-      await work(core.changes, core);
+      await work(changes);
     } finally {
-      await core.changes.stop();
+      await changes.stop();
     }
   });
 }
@@ -85,9 +84,9 @@ t.test('the stream stays open while one listener holds it', (t) =>
 );
 
 t.test('a program gets the keys of changed items', (t) =>
-  withChanges('triggers', async (changes, { mirror }) => {
+  withChanges('triggers', async (changes) => {
     const events: ChangeEvent[] = [];
-    await watchChanges(changes, mirror, (event) => events.push(event));
+    await changes.watch((event) => events.push(event));
     await sql`update tags set name = name || '!' where id = 3`;
     await waitFor(async () => events.length === 1, 5_000);
     t.strictSame(events, [{ collection: 'tags', action: 'update', key: '3' }]);

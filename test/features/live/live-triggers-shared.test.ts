@@ -1,10 +1,10 @@
 /** Triggers that are not alone: those of another installation in the database, and what others do to ours. */
+
 import t from 'tap';
 import { readConfig } from '../../../src/app/options.js';
 import { type Service, withDatabase } from '../../../src/app/start.js';
 import { createObserver } from '../../../src/base/observe.js';
 import { packagePath } from '../../../src/base/package-files.js';
-import type { Sources } from '../../../src/features/change-stream/change-source.js';
 import { ChangeStream } from '../../../src/features/change-stream/change-stream.js';
 import {
   inspectTriggers,
@@ -12,9 +12,9 @@ import {
   installTriggers,
   removeTriggers,
 } from '../../../src/features/change-stream/live-triggers.js';
-import type { TableName } from '../../../src/features/change-stream/publication.js';
 import { TriggerSource } from '../../../src/features/change-stream/trigger-source.js';
 import { servedTables } from '../../../src/features/live/command.js';
+import type { Sources, TableName } from '../../../src/server/changes/change-source.js';
 import { locateSystemTables } from '../../../src/server/postgres/catalog/migrate.js';
 import type { Database } from '../../../src/server/postgres/pools/database.js';
 import { EventStream } from '../../support/event-stream.js';

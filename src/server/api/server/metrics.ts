@@ -2,13 +2,12 @@
  * GET /server/metrics, for Prometheus. The hot path counts in plain numbers, which become metrics when they are requested. `collect` returns
  * the counts of one thread as plain JSON, so that those of several threads can be added.
  */
+
 import { readFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { isMainThread, threadId } from 'node:worker_threads';
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
 import { packageVersion } from '../../../base/package-files.js';
-import type { LogFigures } from '../../../features/change-stream/change-source.js';
-import type { Changes } from '../../../features/change-stream/changes.js';
 import type { Identities } from '../../access/identities.js';
 import { onlyAdministrator } from '../../access/identity.js';
 import type { Config } from '../../config/config.js';
@@ -30,7 +29,6 @@ export interface MetricsServices {
   readonly mirror: Mirror;
   readonly reads: Reads;
   readonly writes: Writes;
-  readonly changes: Changes;
   readonly events: ReadonlyMap<string, number>;
   /** The metrics of the executors of reads and of the features. */
   readonly more: () => readonly Metric[];
@@ -60,7 +58,6 @@ export async function collect(services: MetricsServices): Promise<Metric[]> {
     ...sourceMetrics(services),
     ...threadMetrics(),
     ...schemaMetrics(services),
-    ...logMetrics(services.changes.stream.figures),
     ...services.more(),
   ];
   return [...counted, ...(await defaultMetrics())];
@@ -257,16 +254,3 @@ function threadSeconds(): number | null {
 }
 
 /** Threads read the same log: together they keep as much of it, and are as late, as the last of them. */
-function logMetrics(figures: LogFigures | null): Metric[] {
-  const kept = 'WAL that PostgreSQL keeps for the log streams of live queries.';
-  const lag = 'How long the log stream of live queries is behind the log.';
-  return [
-    { ...gauge('lateral_live_wal_kept_bytes', kept, figures?.walKept ?? 0), aggregator: 'max' },
-    { ...gauge('lateral_live_stream_lag_seconds', lag, (figures?.lagMs ?? 0) / 1_000), aggregator: 'max' },
-    counter(
-      'lateral_live_slots_replaced_total',
-      'Slots of log streams that were replaced.',
-      figures?.replacements ?? 0,
-    ),
-  ];
-}

@@ -3,14 +3,15 @@
  * another connection it would be outside of the transaction. All that it is asked to do is answered in the time that the
  * connection gives a statement.
  */
+
 import { setImmediate as immediate } from 'node:timers/promises';
 import { lockedByOthers, outcomeUnknown, ranTooLong } from '../../../base/errors.js';
 import { codeOf, elementAt, succeeds } from '../../../base/narrow.js';
 import { isLostAtCommit, isOfAnotherServer } from '../../../base/sqlstate.js';
-import { positionOf } from '../../../features/change-stream/log-decoder.js';
 import { AS_SERVICE, type CallerSettings, textFor } from '../../access/database-caller.js';
 import type { Connection, ConnectionState } from '../wire/connection.js';
 import { connectionLost } from '../wire/connection-errors.js';
+import { positionOf } from '../wire/log-position.js';
 import { CellDecoder, RowDecoder } from '../wire/row-decoder.js';
 import { type BoundStatement, copyBorrowed, type WireQuery } from '../wire/wire-query.js';
 import type { Pooled } from './pool.js';

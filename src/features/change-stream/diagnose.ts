@@ -8,10 +8,15 @@ import {
   type Finding,
   finding,
 } from '../../server/feature/finding.js';
-import { hasTriggers, inspectTriggers, type Missing, notificationObstacle } from '../change-stream/live-triggers.js';
-import { logObstacle } from '../change-stream/publication.js';
+import { hasTriggers, inspectTriggers, type Missing, notificationObstacle } from './live-triggers.js';
+import type { OPTIONS } from './options.js';
+import { logObstacle } from './publication.js';
 
-export async function diagnoseLive({ config, database, model }: DiagnosisContext): Promise<readonly Finding[]> {
+export async function diagnoseLive({
+  config,
+  database,
+  model,
+}: DiagnosisContext<typeof OPTIONS>): Promise<readonly Finding[]> {
   const { LIVE } = config;
   const say = (status: CheckStatus, message: string, details: Finding['details'] = []): Finding =>
     finding('Live queries', status, message, details);
