@@ -1,5 +1,5 @@
 /** The plans that PostgreSQL has executed, with the rows that they read: told by auto_explain in the log of the server. */
-import { readFile } from 'node:fs/promises';
+import { open, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { connectSql, type Sql, type TestServer, waitFor } from './service.js';
 
@@ -82,23 +82,39 @@ export class ExecutedPlans {
 
   /** Those of reads of the service while the work was done, of statements that mention the table. */
   async during(table: string, work: () => Promise<unknown>): Promise<ExecutedPlan[]> {
-    const start = (await readFile(this.#file)).length;
+    const { size: start } = await stat(this.#file);
     await work();
     const mark = `mark ${++this.#marks} of the test`;
     await this.#sql.unsafe(`select '${mark}'`);
-    let text = '';
+    let entries: readonly string[] = [];
+    let end = -1;
     await waitFor(async () => {
-      text = (await readFile(this.#file)).subarray(start).toString();
-      return text.includes(mark);
+      entries = (await this.#textFrom(start)).split(/\n(?!\t)/);
+      end = entries.findIndex((entry) => entry.includes(mark));
+      return end >= 0;
     }, 10_000);
     return (
-      text
-        .split(/\n(?!\t)/)
+      // Later ones may be half written: other connections go on.
+      entries
+        .slice(0, end)
         .filter((entry) => entry.includes('plan:'))
         .map((entry) => new ExecutedPlan(JSON.parse(entry.slice(entry.indexOf('{')))))
-        // One that was explained is told as well, and has read no rows.
-        .filter((plan) => 'Actual Rows' in plan.root)
+        // The service explains shapes in the background. auto_explain logs that too: `explain` has no actual rows, and the text
+        // of the statement before it contains the read.
+        .filter((plan) => 'Actual Rows' in plan.root && !/; prepare lateral_explained_/.test(plan.text))
         .filter((plan) => plan.text.includes(`"${table}"`) && plan.text.includes('"%j"'))
     );
+  }
+
+  /** The log is long: only its end is read. */
+  async #textFrom(start: number): Promise<string> {
+    const log = await open(this.#file);
+    const pieces: Buffer[] = [];
+    try {
+      for await (const piece of log.createReadStream({ start })) pieces.push(piece);
+    } finally {
+      await log.close();
+    }
+    return Buffer.concat(pieces).toString();
   }
 }
