@@ -128,6 +128,8 @@ t.test('a value that makes no sense is refused with the name of its option', asy
     ['MAX_PAYLOAD_SIZE', '1x', /^MAX_PAYLOAD_SIZE: must be a size such as/],
     ['WEBHOOK_MAX_PAYLOAD', 'many', /^WEBHOOK_MAX_PAYLOAD: must be a size such as/],
     ['READ_CACHE_SIZE', '64', /^READ_CACHE_SIZE: must be at least 1mb, not "64"/],
+    ['CACHE_STATUS_HEADER', 'Content-Length', /^CACHE_STATUS_HEADER: must be a header that the service does not send/],
+    ['CACHE_STATUS_HEADER', 'x cache', /^CACHE_STATUS_HEADER: must be the name of a header/],
     ['READ_CACHE_MAX_LAG', '0', /^READ_CACHE_MAX_LAG: must be at least 20ms, not "0"/],
     ['QUERY_LIMIT_MAX', '0', /^QUERY_LIMIT_MAX: /],
     ['MAX_RELATIONAL_DEPTH', '1', /^MAX_RELATIONAL_DEPTH: /],

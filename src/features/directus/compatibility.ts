@@ -13,7 +13,7 @@ import { systemTables } from '../../server/postgres/catalog/system-tables.js';
 /** Not a type of text: then the SDK answers the response itself, which tools read. */
 export const DIRECTUS_SDL_TYPE = 'application/graphql';
 
-export const directusNames: EdgeNames = {
+export const directusNames: Omit<EdgeNames, 'cacheHeader'> = {
   parameter: ownName,
   reply: directusReply,
   error: directusError,

@@ -13,12 +13,12 @@ export const directus: Feature<unknown, typeof OPTIONS> = {
       load: async () => (await import('./types-command.js')).COMMANDS.types,
     },
   },
-  dialect: async ({ DIRECTUS_COMPATIBILITY: isCompatible }) => {
+  dialect: async ({ DIRECTUS_COMPATIBILITY: isCompatible, CACHE_STATUS_HEADER: cacheHeader }) => {
     if (!isCompatible) return null;
     const directus = await import('./compatibility.js');
     return {
       synonyms: directus.directusSynonyms(),
-      names: directus.directusNames,
+      names: { ...directus.directusNames, cacheHeader },
       version: directus.DIRECTUS_VERSION,
       pongType: 'text/html; charset=utf-8',
       sdlType: directus.DIRECTUS_SDL_TYPE,

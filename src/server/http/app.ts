@@ -434,6 +434,7 @@ class Responder implements ServerHooks {
     const headers = this.#commonHeaders(exchange);
     const close = this.closing || exchange.unread;
     if (typeof reply.body !== 'function' || exchange.method === 'HEAD') {
+      if (this.caches && this.names !== null && isMissed(exchange, reply)) exchange.showCache('MISS');
       const head = headOf(exchange, reply, headers, close);
       if ((exchange.kept !== null || reply.isConstant) && !close)
         this.kept?.keep(exchange, reply, head.slice(exchange.id.length));
@@ -470,6 +471,11 @@ class Responder implements ServerHooks {
     if (recorder.current !== null) recorder.add(exchange, status, recorder.draw());
     if (--this.#running === 0) this.#onIdle?.();
   }
+}
+
+/** A reply to a read that memory could have given. */
+function isMissed({ method, kept }: Exchange, { status, isConstant }: Reply): boolean {
+  return kept === null && !isConstant && status < 400 && (method === 'GET' || method === 'SEARCH');
 }
 
 function summaryOf({ id, method, routeStats, begun }: Exchange, status: number): RequestEvent {

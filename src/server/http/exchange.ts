@@ -238,11 +238,21 @@ export class Exchange {
 
   /** An answer from memory has passed no stages. */
   cached(answer: KeptAnswer, caller: Identity): void {
-    // It reveals which changes the caller may not see, and what others have read.
-    if (this.fromAdministrator || this.hooks.timingFor === 'true')
-      this.extraHeaders += '\r\nCache-Status: lateral; hit';
+    if (this.#seesCache) this.extraHeaders += '\r\nCache-Status: lateral; hit';
+    this.showCache('HIT');
     this.stageTimes = null;
     this.kept = { answer, caller };
+  }
+
+  /** In the header of the other API that clients use. */
+  showCache(status: 'HIT' | 'MISS'): void {
+    const header = this.hooks.names?.cacheHeader;
+    if (header && this.#seesCache) this.extraHeaders += `\r\n${header}: ${status}`;
+  }
+
+  /** A hit or a miss reveals changes that the caller may not see, and reads of other callers. */
+  get #seesCache(): boolean {
+    return this.fromAdministrator || this.hooks.timingFor === 'true';
   }
 
   viewedAs(text: string): void {

@@ -31,6 +31,8 @@ export interface EdgeNames {
   error(error: ErrorText): { readonly code: string; readonly message: string };
   /** A message over a WebSocket, as JSON, with the errors in it. */
   messageOut(text: string): string;
+  /** The header that shows whether a response comes from memory, or null for none. */
+  readonly cacheHeader: string | null;
 }
 
 export type ErrorText = Pick<ServiceError, 'message' | 'extensions'> & { readonly code: string };
