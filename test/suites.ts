@@ -46,6 +46,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
           'doctor',
           'snapshot',
           'pooler',
+          'libpq-parameters',
           'instances',
           'storage',
         ],

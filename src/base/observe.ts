@@ -116,6 +116,11 @@ const EVENTS = {
           ),
         ]),
   ],
+  /** Parameters of DATABASE_URL that have no effect. */
+  'parameters-unused': ({ unused }: { readonly unused: readonly string[] }) =>
+    warn(
+      `parameters of the connection string that have no effect: ${unused.join(', ')}. Settings of PostgreSQL belong into "options": options=-c%20name=value`,
+    ),
   'limit-store-lost': ({ store, error }: { readonly store: string } & Failure) =>
     warn(`RATE_LIMITER_STORE=${store} does not answer; this instance counts in memory: ${messageOf(error)}`),
   'limit-store-back': ({ store, milliseconds }: { readonly store: string } & Duration) =>

@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os';
 import t from 'tap';
 import type { OptionName } from '../../src/app/option-names.js';
 import { type FullConfig, options, readConfig } from '../../src/app/options.js';
-import { parseDatabaseUrl } from '../../src/server/config/database-url.js';
+import { resolveConnection } from '../../src/server/config/connection-settings.js';
 import { workersFor } from '../../src/server/config/option-kinds.js';
 import { readOwnOptions } from '../../src/server/config/own-options.js';
 
@@ -52,17 +52,15 @@ t.test('the schemas to serve are a list, or the one schema', async (t) => {
 });
 
 t.test('a database may be on several hosts', async (t) => {
-  const one = 'postgres://u:p@h:5/d?sslmode=require';
-  t.strictSame(parseDatabaseUrl(one), { urls: [one], target: 'any' });
-  t.strictSame(parseDatabaseUrl('postgres://u:p@a:1,b/d?x=1&target_session_attrs=read-write&y=2'), {
-    urls: ['postgres://u:p@a:1/d?x=1&y=2', 'postgres://u:p@b/d?x=1&y=2'],
-    target: 'read-write',
-  });
-  t.strictSame(parseDatabaseUrl('postgres://a,b/d'), { urls: ['postgres://a/d', 'postgres://b/d'], target: 'primary' });
-  t.strictSame(parseDatabaseUrl('postgres://a/d?target_session_attrs=primary'), {
-    urls: ['postgres://a/d'],
-    target: 'primary',
-  });
+  const surroundings = { environment: {}, home: '/home/u', account: 'u', read: () => null, exists: () => false };
+  const hostsOf = (url: string): readonly unknown[] => {
+    const { hosts, target } = resolveConnection(url, surroundings);
+    return [...hosts.map(({ name }) => name), target];
+  };
+  t.strictSame(hostsOf('postgres://u:p@h:5/d?sslmode=require'), ['h:5', 'any']);
+  t.strictSame(hostsOf('postgres://u:p@a:1,b/d?target_session_attrs=read-write'), ['a:1', 'b:5432', 'read-write']);
+  t.strictSame(hostsOf('postgres://a,b/d'), ['a:5432', 'b:5432', 'primary']);
+  t.strictSame(hostsOf('postgres://a/d?target_session_attrs=primary'), ['a:5432', 'primary']);
   for (const [wrong, reason] of [
     ['postgres://a,,b/d', /must look like/],
     ['postgres://a:x,b/d', /must look like/],

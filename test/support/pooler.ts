@@ -8,7 +8,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
 import t from 'tap';
-import { parseDatabaseUrl } from '../../src/server/config/database-url.js';
 import { findProgram, freePort } from './programs.js';
 
 export interface PoolerOptions {
@@ -102,7 +101,8 @@ export async function throughPooler(databaseUrl: string): Promise<Pooled> {
   const mode = process.env['TEST_POOLER'];
   if (mode !== 'session' && mode !== 'transaction')
     return { options: { DATABASE_URL: databaseUrl }, release: () => Promise.resolve() };
-  const { urls } = parseDatabaseUrl(databaseUrl);
+  const [, hosts = ''] = /@([^/]+)/.exec(databaseUrl) ?? [];
+  const urls = hosts.split(',').map((host) => databaseUrl.replace(hosts, host));
   const [first = databaseUrl, ...others] = await Promise.all(urls.map((url) => poolerOf(url, mode)));
   // Of several servers each has a pooler, in the form of libpq.
   const href = first.replace(/(?<=@)[^/]+/, [first, ...others].map((url) => new URL(url).host).join());

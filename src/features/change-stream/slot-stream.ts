@@ -190,13 +190,12 @@ export class ReplicationConnection {
     await new Opening(this.options).open({
       receiver: { receive: (chunk, size) => this.#messages.take(chunk, size) },
       isEnded: () => this.#isOver,
+      attach: (socket) => {
+        this.#messages.reset();
+        this.#socket = socket;
+      },
       begin: (client) => {
         this.#client = client;
-      },
-      attach: (client, socket) => {
-        if (this.#isOver || this.#client !== client) return false;
-        this.#socket = socket;
-        return true;
       },
       isOpening: (socket) => this.#socket === socket && !this.#isReady,
       close: (socket) => {
@@ -225,7 +224,8 @@ export class ReplicationConnection {
 
   /** Cancels the running command too: while it waits for transactions, the server does not notice that the client has left. */
   async stop(): Promise<void> {
-    if (this.#waiting && this.#socket && this.#key) await cancelStatement(this.options.target, this.#socket, this.#key);
+    if (this.#waiting && this.#socket && this.#key)
+      await cancelStatement(this.options.target(), this.#socket, this.#key);
     this.close();
   }
 
@@ -247,7 +247,7 @@ export class ReplicationConnection {
     if (this.#timer) clearInterval(this.#timer);
     const socket = this.#socket;
     this.#socket = null;
-    void this.#client?.end({ timeout: 0 }).catch(() => {});
+    void this.#client?.end().catch(() => {});
     socket?.destroySoon();
     this.#waiting?.reject(error);
     this.#waiting = null;

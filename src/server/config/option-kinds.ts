@@ -1,7 +1,8 @@
 /** The kinds of values that options have: how each is read from text, and the error for a text that cannot be read. */
 import { UsageError } from '../../base/errors.js';
 import { messageOf } from '../../base/narrow.js';
-import { parseDatabaseUrl } from './database-url.js';
+import { refuseReadOnly } from './connection-settings.js';
+import { parseConnectionString } from './connection-string.js';
 
 export interface Option<Value> {
   readonly initial: string | null;
@@ -125,14 +126,19 @@ function matching(value: string, pattern: RegExp, wanted: string): string {
 }
 
 export function connection(value: string): string {
-  parseDatabaseUrl(value);
+  refuseReadOnly(parseConnectionString(value).get('target_session_attrs') || 'any');
+  return value;
+}
+
+function replica(value: string): string {
+  parseConnectionString(value);
   return value;
 }
 
 /** Several of them, comma separated; none for an empty text. */
 export function connections(about: string): Option<readonly string[]> {
   const parse = (value: string): readonly string[] =>
-    value.trim() === '' ? [] : value.split(/,(?=\s*postgres(?:ql)?:)/).map((each) => connection(each.trim()));
+    value.trim() === '' ? [] : value.split(/,(?=\s*postgres(?:ql)?:)/).map((each) => replica(each.trim()));
   return { initial: '', about, parse };
 }
 

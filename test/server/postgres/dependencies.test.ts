@@ -4,12 +4,12 @@
  */
 import { access, readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { Socket } from 'node:net';
 import { dirname, join } from 'node:path';
-import postgres from 'postgres';
 import t from 'tap';
 import { packagePath } from '../../../src/base/package-files.js';
+import { resolveConnection } from '../../../src/server/config/connection-settings.js';
 import { loadSockets } from '../../../src/server/http/uws-transport.js';
+import { openClient, startParameters } from '../../../src/server/postgres/wire/client.js';
 import { startDatabase } from '../../support/service.js';
 
 t.test('the versions of packages whose internals we use are exact', async (t) => {
@@ -25,57 +25,23 @@ t.test('the versions of packages whose internals we use are exact', async (t) =>
   }
 });
 
-t.test('the driver "postgres" has the internals that src/server/postgres relies on', async (t) => {
-  const sql = postgres('postgres://user:word@first:1111,second:2222/name', {
-    connection: { application_name: 'a', statement_timeout: 7 },
-    connect_timeout: 5,
-  });
-  const options = sql.options as unknown as Record<string, unknown>;
-  const expected = { host: ['first', 'second'], port: [1111, 2222], connect_timeout: 5 };
-  for (const [name, value] of Object.entries(expected))
-    t.strictSame(
-      options[name],
-      value,
-      `client.options.${name} is where a connection goes (src/server/postgres/wire/socket.ts)`,
-    );
-  for (const name of ['path', 'ssl', 'sslnegotiation', 'target_session_attrs'])
-    t.ok(name in options, `client.options.${name} is part of a target (src/server/postgres/wire/socket.ts)`);
-  t.match(
-    options['connection'],
-    { statement_timeout: 7 },
-    'client.options.connection has the settings (first-connection.ts)',
-  );
-});
-
-t.test('the driver "postgres" opens a connection on a socket that we give it', async (t) => {
+t.test('the driver "postgres" uses a socket that has logged in', async (t) => {
   const server = await startDatabase();
-  const { hostname, port } = new URL(server.url);
-  let sockets = 0;
-  let written = '';
-  const socket = async (): Promise<Socket> => {
-    sockets++;
-    const opened = new Socket();
-    await new Promise<void>((resolve) => opened.connect(Number(port), hostname, resolve));
-    const write = opened.write.bind(opened);
-    opened.write = ((bytes: Buffer) => {
-      written += bytes.toString('latin1');
-      return write(bytes);
-    }) as typeof opened.write;
-    return opened;
-  };
-  const given = { socket, max: 1, fetch_types: false, ssl: false, connection: { jit: 'off', lock_timeout: '' } };
-  const sql = postgres(server.url, given as unknown as postgres.Options<Record<string, never>>);
+  const environment = { PGTARGETSESSIONATTRS: 'any', PGSSL: 'require', PGUSER: 'nobody' };
+  const before = { ...process.env };
+  Object.assign(process.env, environment);
+  t.teardown(() => {
+    process.env = before;
+  });
+  const settings = resolveConnection(server.url);
+  const sql = openClient(settings, { ...startParameters(settings), jit: 'off', lock_timeout: '' });
   try {
-    const [row] = await sql.unsafe("select current_setting('jit') as jit");
-    t.equal(row?.['jit'], 'off', 'it sends the settings (src/server/postgres/pools/database.ts)');
-    t.equal(sockets, 1, 'the option "socket" is asked for a socket (src/server/postgres/wire/open-connection.ts)');
-    t.notMatch(
-      written,
-      /lock_timeout/,
-      'it leaves out settings that are empty (src/server/postgres/pools/database.ts)',
-    );
+    const [row] = await sql.unsafe("select current_setting('jit') as jit, current_setting('lock_timeout') as wait");
+    t.strictSame({ ...row }, { jit: 'off', wait: '0' }, 'the login sends settings, and leaves out empty ones');
     const error = await sql.unsafe('select nothing').catch((reason: unknown) => reason);
     t.match(error, { code: '42703', severity: 'ERROR', routine: String, file: String, position: '8' });
+    const [again] = await sql.unsafe('select $1::int as number', ['5']);
+    t.strictSame({ ...again }, { number: 5 });
   } finally {
     await sql.end();
   }

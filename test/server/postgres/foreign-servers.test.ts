@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { readConfig } from '../../../src/app/options.js';
 import { type Service, startService } from '../../../src/app/start.js';
+import { resolveConnection } from '../../../src/server/config/connection-settings.js';
 import { watchPrimary } from '../../../src/server/postgres/pools/primary-watch.js';
 import { caughtUp, promote, startPrimary, startStandby } from '../../support/cluster.js';
 import { Network } from '../../support/network-proxy.js';
@@ -184,7 +185,8 @@ t.test('lateral doctor names a host of another cluster', async (t) => {
 t.test('another database of the same server is refused', async (t) => {
   const hosts = url.replace(hostOf(url), `${hostOf(url)},${hostOf(standby.url)}`);
   const watch = watchPrimary(
-    { url: hosts, schema: 'public', connectTimeout: 5_000 },
+    resolveConnection(hosts),
+    {},
     () => {},
     () => {},
   );

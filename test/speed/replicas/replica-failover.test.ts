@@ -10,6 +10,7 @@ import t from 'tap';
 import { readConfig } from '../../../src/app/options.js';
 import { type Service, startService } from '../../../src/app/start.js';
 import { childrenOf } from '../../../src/features/embedded/processes.js';
+import { resolveConnection } from '../../../src/server/config/connection-settings.js';
 import { watchPrimary } from '../../../src/server/postgres/pools/primary-watch.js';
 import { pidOf, promote, startPrimary, startStandby } from '../../support/cluster.js';
 import { Network } from '../../support/network-proxy.js';
@@ -171,9 +172,9 @@ t.test('one address leads to the new primary', async (t) => {
 
 t.test('which server is accepted behind one address', async (t) => {
   const door = await new Network(standby.url).open();
-  const watched = { url: `${door.url}?target_session_attrs=primary`, schema: 'public', connectTimeout: 5_000 };
   const watch = watchPrimary(
-    watched,
+    resolveConnection(`${door.url}?target_session_attrs=primary`),
+    {},
     () => {},
     () => {},
   );

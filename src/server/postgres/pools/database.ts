@@ -1,30 +1,27 @@
 /** The connections to the database: pools of them by their use. */
 
 import { setTimeout as sleep } from 'node:timers/promises';
+import { StartError } from '../../../base/errors.js';
 import { OWN_TURN, type Turn } from '../../../base/limiter.js';
-import { codeOf, propertiesOf } from '../../../base/narrow.js';
+import { codeOf, messageOf, propertiesOf } from '../../../base/narrow.js';
 import type { Observer } from '../../../base/observe.js';
 import { within } from '../../../base/time-limit.js';
 import { quoteIdentifier } from '../../../compiler/sql/fragment.js';
 import { qualifyOwn } from '../../../compiler/sql/qualify.js';
 import type { CallerSettings } from '../../access/database-caller.js';
-import { hostPortsOf } from '../../config/database-url.js';
 import {
-  explicitSettings,
-  followTarget,
-  openClient,
-  type ServerOptions,
-  schemasOf,
-  settingsOf,
-  targetOf,
-} from '../wire/client.js';
+  addressOf,
+  type ConnectionSettings,
+  refuseReadOnly,
+  resolveConnection,
+} from '../../config/connection-settings.js';
+import { explicitSettings, parametersOf, type ServerOptions, schemasOf, settingsOf } from '../wire/client.js';
 import { Connection } from '../wire/connection.js';
 import { isLostOnTheWay } from '../wire/connection-errors.js';
 import type { ConnectionOptions, Pooler, ServerChoice, Settings } from '../wire/connection-options.js';
 import { ResponseMemory } from '../wire/response-memory.js';
-import type { Target } from '../wire/socket.js';
 import { type TimeLimits, timeLimits, Watchdog } from '../wire/watchdog.js';
-import { connectWithRetries, type FirstConnectionOptions, findServer } from './first-connection.js';
+import { connectWithRetries, type FirstConnectionOptions, findPooler } from './first-connection.js';
 import { Pool, type PoolState } from './pool.js';
 import { type PrimaryWatch, type WatchedServer, watchPrimary } from './primary-watch.js';
 import { breakOffStalled, StreamSession } from './row-stream.js';
@@ -216,6 +213,7 @@ export class Listener {
 }
 
 export interface DatabaseOptions extends FirstConnectionOptions, WatchedServer {
+  readonly url: string;
   /** The URL of PostgreSQL itself, for LISTEN, if there is a pooler. */
   readonly directUrl?: string | null;
   /** Milliseconds between two checks for changes if LISTEN does not work. */
@@ -249,7 +247,9 @@ type KnownOptions = Omit<DatabaseOptions, 'pooler'> & { readonly pooler: Pooler 
 /** The servers that connections are opened to. */
 interface Server {
   readonly options: KnownOptions;
-  readonly target: Target;
+  readonly settings: ConnectionSettings;
+  /** The way past a pooler, or null if there is none. */
+  readonly directSettings: ConnectionSettings | null;
   readonly limits: TimeLimits;
   readonly watchdog: Watchdog;
   /** Finds the primary, or null if any server will do. */
@@ -315,8 +315,9 @@ export class Database {
 
   private constructor(private readonly server: Server) {
     const { options, primary, limits, watchdog } = server;
-    const { pooler, waitTimeout, directUrl = null, observe = () => {}, staleness = DEFAULT_STALENESS_MS } = options;
-    this.address = hostPortsOf(options.url);
+    const { pooler, waitTimeout, observe = () => {}, staleness = DEFAULT_STALENESS_MS } = options;
+    const isBypassed = server.directSettings !== null;
+    this.address = addressOf(server.settings);
     this.schema = this.#system = options.schema;
     this.schemas = schemasOf(options);
     this.synonyms = options.synonyms;
@@ -362,14 +363,12 @@ export class Database {
     this.listener = new Listener(
       (onnotify, onLost) =>
         new Session((onclose) => openConnection(server, {}, { ...pastPooler(server), onclose, onnotify }), onLost),
-      { staleness, poll: pooler === 'transaction' && directUrl === null ? (options.poll ?? 0) : null, observe },
+      { staleness, poll: pooler === 'transaction' && !isBypassed ? (options.poll ?? 0) : null, observe },
     );
     if (options.checksSessions && pooler !== 'none')
       observe({ kind: 'pooler-found', pooler, hears: this.listener.canHear, poll: options.poll ?? 0 });
     this.replication =
-      directUrl !== null || pooler === 'none'
-        ? connectionOptions(server, READS_LOG, pastPooler(server, READS_LOG))
-        : null;
+      isBypassed || pooler === 'none' ? connectionOptions(server, READS_LOG, pastPooler(server)) : null;
   }
 
   /** The schema of the service's own tables: found or decided when the service starts, before anything asks them. */
@@ -400,27 +399,33 @@ export class Database {
   static async open(given: DatabaseOptions): Promise<Database> {
     const watchdog = new Watchdog();
     const leave = (): void => watchdog.destroyAll();
-    const primary = watchPrimary(given, leave, given.observe ?? (() => {}));
+    const observe = given.observe ?? ((): void => {});
+    const settings = resolveServer(given.url, given);
+    const directSettings = given.directUrl ? resolveServer(given.directUrl, given) : null;
+    const unused = [...new Set([...settings.unused, ...(directSettings?.unused ?? [])])];
+    if (given.checksSessions && unused.length > 0) observe({ kind: 'parameters-unused', unused });
+    const primary = watchPrimary(settings, given, leave, observe);
     // The watch of the other connections reports the same hosts.
-    const direct = given.directUrl ? watchPrimary({ ...given, url: given.directUrl }, leave, () => {}) : null;
-    const found = await connectWithRetries(async () => {
+    const direct = directSettings && watchPrimary(directSettings, given, leave, () => {});
+    const attempt = async (): Promise<Pooler> => {
       await primary?.find();
       await direct?.find(primary?.identity);
-      return findServer(primary ? { ...given, url: primary.url } : given);
-    }, given);
-    const options = { ...given, pooler: found.pooler };
+      return findPooler(primary?.server ?? settings, given);
+    };
+    const options = { ...given, pooler: await connectWithRetries(attempt, settings, given) };
     primary?.start();
     direct?.start();
-    const target = primary ? followTarget(options, primary) : found.target;
-    return new Database({ options, target, limits: limitsOf(options, target), watchdog, primary, direct });
+    const limits = limitsOf(options, settings);
+    return new Database({ options, settings, directSettings, limits, watchdog, primary, direct });
   }
 
   /** Connects when it is used: for a server that may be away. */
   static openLater(given: DatabaseOptions): Database {
     const options = { ...given, pooler: given.pooler === 'auto' ? 'none' : (given.pooler ?? 'none') } as const;
-    const target = targetOf(openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout));
-    const limits = limitsOf(options, target);
-    return new Database({ options, target, limits, watchdog: new Watchdog(), primary: null, direct: null });
+    const settings = resolveServer(options.url, options, true);
+    const limits = limitsOf(options, settings);
+    const watchdog = new Watchdog();
+    return new Database({ options, settings, directSettings: null, limits, watchdog, primary: null, direct: null });
   }
 
   /** Takes the position after a commit; null if it is unknown, until a later one is known. */
@@ -539,8 +544,20 @@ const TIMED_BY_BATCH: Settings = { statement_timeout: '', lock_timeout: '', plan
 /** For all connections for reads except the first: parallel workers speed up one statement and slow down many. */
 const ON_ONE_PROCESSOR: Settings = { max_parallel_workers_per_gather: '0' };
 
-function limitsOf(options: KnownOptions, target: Target): TimeLimits {
-  return timeLimits(options.statementTimeout, options.connectTimeout, target.host.length);
+/** A replica may be slow to connect only for as long as the primary can wait for it. */
+function resolveServer(url: string, { connectTimeout }: DatabaseOptions, isReplica = false): ConnectionSettings {
+  try {
+    const settings = resolveConnection(url);
+    if (!isReplica) refuseReadOnly(settings.target);
+    const own = isReplica ? null : settings.connectTimeout;
+    return { ...settings, connectTimeout: own ?? (connectTimeout || null) };
+  } catch (error) {
+    throw new StartError(`cannot use the database: ${messageOf(error)}`);
+  }
+}
+
+function limitsOf({ statementTimeout }: KnownOptions, { connectTimeout, hosts }: ConnectionSettings): TimeLimits {
+  return timeLimits(statementTimeout, connectTimeout ?? 0, hosts.length);
 }
 
 function openConnection(...given: Parameters<typeof connectionOptions>): Connection {
@@ -553,15 +570,18 @@ function connectionOptions(
   settings: Settings,
   given: Partial<ConnectionOptions> = {},
 ): ConnectionOptions {
-  const { options, target, primary, limits, watchdog } = server;
+  const { options, primary, limits, watchdog } = server;
   const { transaction } = given.limits ?? limits;
+  const pooler = given.pooler ?? options.pooler;
+  const target = given.target ?? (() => primary?.server ?? server.settings);
+  const all = settingsOf(options, options.statementTimeout, settings);
   return {
     target,
     choice: primary ?? options.choice ?? null,
     scope: schemasOf(options).join(),
-    open: openAt(options, primary, settings),
-    pooler: options.pooler,
-    settings: explicitSettings(settingsOf(options, options.statementTimeout, settings), transaction),
+    parameters: parametersOf(target(), pooler, all),
+    pooler,
+    settings: explicitSettings(all, transaction),
     limits,
     watchdog,
     memory: UNBOUNDED,
@@ -570,23 +590,7 @@ function connectionOptions(
 }
 
 /** Past the pooler, if there is a way. A standby gets no notifications: of several servers it is the primary too. */
-function pastPooler({ options, direct }: Server, settings: Settings = {}): Partial<ConnectionOptions> {
-  const { directUrl = null } = options;
-  if (directUrl === null) return {};
-  const past = { ...options, url: directUrl, pooler: 'none' } as const;
-  return {
-    target: direct ? followTarget(past, direct) : targetOf(openClient(past, { max: 1, max_pipeline: 0 }, 0)),
-    open: openAt(past, direct, settings),
-    pooler: 'none',
-    choice: direct,
-  };
-}
-
-/** The socket is secured before the driver gets it. */
-function openAt(options: KnownOptions, primary: PrimaryWatch | null, settings: Settings): ConnectionOptions['open'] {
-  const single = { max: 1, max_pipeline: 10, max_lifetime: null, ssl: false } as const;
-  return (socket) => {
-    const current = primary ? { ...options, url: primary.url } : options;
-    return openClient(current, { ...single, socket }, options.statementTimeout, settings);
-  };
+function pastPooler({ directSettings, direct }: Server): Partial<ConnectionOptions> {
+  if (directSettings === null) return {};
+  return { target: () => direct?.server ?? directSettings, pooler: 'none', choice: direct };
 }

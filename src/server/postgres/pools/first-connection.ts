@@ -12,12 +12,11 @@ import type { Observer } from '../../../base/observe.js';
 import { within } from '../../../base/time-limit.js';
 import { withCatalog } from '../../../compiler/sql/catalog-names.js';
 import { arrayLiteral } from '../../../compiler/sql/literal.js';
-import { hostPortsOf } from '../../config/database-url.js';
-import { failOnHangUp, openClient, type ServerOptions, schemasOf, targetOf } from '../wire/client.js';
-import type { DriverClient, Pooler } from '../wire/connection-options.js';
-import type { Target } from '../wire/socket.js';
+import { addressOf, type ConnectionSettings } from '../../config/connection-settings.js';
+import { openClient, parametersOf, type ServerOptions, schemasOf, settingsOf } from '../wire/client.js';
+import type { DriverClient, Pooler, Settings } from '../wire/connection-options.js';
 
-export interface FirstConnectionOptions extends Omit<ServerOptions, 'pooler'> {
+export interface FirstConnectionOptions extends ServerOptions {
   /** `auto` (the default) finds it out. */
   readonly pooler?: Pooler | 'auto';
   /** Milliseconds; 0 for none. */
@@ -38,9 +37,10 @@ const MAX_PAUSE_MS = 5_000;
 /** Resolves with the result of the first attempt that succeeds. */
 export async function connectWithRetries<Result>(
   attempt: () => Promise<Result>,
+  target: ConnectionSettings,
   options: FirstConnectionOptions,
 ): Promise<Result> {
-  const { url, startTimeout = 0, observe = () => {}, signal } = options;
+  const { startTimeout = 0, observe = () => {}, signal } = options;
   const start = performance.now();
   for (let count = 0; ; count++) {
     try {
@@ -49,7 +49,7 @@ export async function connectWithRetries<Result>(
       return result;
     } catch (error) {
       if (error instanceof StartError) throw error;
-      const reason = describeFailure(error, url);
+      const reason = describeFailure(error, target);
       const left = startTimeout - (performance.now() - start);
       if (left <= 0 || !mayPass(error)) throw new StartError(`cannot use the database: ${reason}`);
       observe({ kind: 'database-awaited', reason, milliseconds: left });
@@ -66,8 +66,7 @@ const PASSING =
   /^(ECONN|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|EHOSTDOWN|ENETUNREACH|ETIMEDOUT|EPIPE|ENOENT|CONNECT_TIMEOUT|CONNECTION_(CLOSED|FAILED|TIMEOUT|DESTROYED|ENDED)|57P0[123]|53300|08(?!P01))/;
 
 function mayPass(error: unknown): boolean {
-  // Whether the server speaks TLS is a matter of its settings.
-  return PASSING.test(codeOf(error)) && !/\b(TLS|SSL)\b/.test(messageOf(error));
+  return PASSING.test(codeOf(error));
 }
 
 /** The code of the innermost cause that has one. */
@@ -77,8 +76,8 @@ function codeOf(error: unknown): string {
   return code;
 }
 
-function describeFailure(error: unknown, url: string): string {
-  const address = hostPortsOf(url);
+function describeFailure(error: unknown, target: ConnectionSettings): string {
+  const address = addressOf(target);
   const code = codeOf(error);
   const message = messageOf(error);
   if (code === '28P01' || code === '28000') return `${message} (at ${address})`;
@@ -96,24 +95,29 @@ function refusesSettings(error: unknown): boolean {
   return /^unsupported startup parameter/.test(messageOf(error));
 }
 
-/** Returns where the database is, and which pooler is in between. */
-export async function findServer(
-  options: FirstConnectionOptions,
-): Promise<{ readonly target: Target; readonly pooler: Pooler }> {
+/** Returns which pooler is in between. */
+export async function findPooler(target: ConnectionSettings, options: FirstConnectionOptions): Promise<Pooler> {
   const wanted = options.pooler ?? 'auto';
   const assumed = wanted === 'auto' ? 'none' : wanted;
-  const target = await checkServer(options, assumed).catch((error: unknown) => {
-    if (wanted === 'auto' && refusesSettings(error)) return null;
+  const start = (pooler: Pooler): Start => ({
+    target,
+    pooler,
+    parameters: parametersOf(target, pooler, settingsOf(options, options.statementTimeout)),
+  });
+  const isRefused = await checkServer(start(assumed), options).catch((error: unknown) => {
+    if (wanted === 'auto' && refusesSettings(error)) return true;
     throw error;
   });
-  const known = target ? assumed : 'session';
-  const reached = target ?? (await checkServer(options, known));
-  return { target: reached, pooler: options.checksSessions ? await findPooler(options, known) : known };
+  if (isRefused) await checkServer(start('session'), options);
+  const known = start(isRefused ? 'session' : assumed);
+  return options.checksSessions ? tellPooler(known, options) : known.pooler;
 }
 
-/** With one connection. */
-function open(options: FirstConnectionOptions, pooler: Pooler): DriverClient {
-  return openClient({ ...options, pooler }, { max: 1, max_pipeline: 0 }, options.statementTimeout);
+/** A way to begin sessions that a pooler may not allow. */
+interface Start {
+  readonly target: ConnectionSettings;
+  readonly pooler: Pooler;
+  readonly parameters: Settings;
 }
 
 /** The version, and a schema of $1 that does not exist. */
@@ -123,9 +127,8 @@ const VERSION_AND_MISSING = withCatalog(`
     where not exists (select from pg_namespace where nspname = name) limit 1
   ) as missing`);
 
-async function checkServer(options: FirstConnectionOptions, pooler: Pooler): Promise<Target> {
-  const client = open(options, pooler);
-  failOnHangUp(client);
+async function checkServer({ target, parameters }: Start, options: FirstConnectionOptions): Promise<false> {
+  const client = openClient(target, parameters);
   try {
     const [row] = await client.unsafe(VERSION_AND_MISSING, [JSON.stringify(schemasOf(options))]);
     if (Number(row?.['version']) < 150_000) throw new StartError('PostgreSQL 15 or newer is needed');
@@ -134,21 +137,22 @@ async function checkServer(options: FirstConnectionOptions, pooler: Pooler): Pro
       const option = schemasOf(options).length > 1 ? 'DATABASE_SCHEMAS' : 'DATABASE_SCHEMA';
       throw new StartError(`${option}: the database has no schema "${missing}"`);
     }
-    return targetOf(client);
+    return false;
   } finally {
-    void client.end({ timeout: 0 }).catch(() => {});
+    void client.end();
   }
 }
 
 /** Throws if the pooler is not the one that was asked for, or cannot be used. `assumed` is a way that connects. */
-async function findPooler(options: FirstConnectionOptions, assumed: Pooler): Promise<Pooler> {
-  const clients = [open(options, assumed), open(options, assumed)] as const;
+async function tellPooler(start: Start, options: FirstConnectionOptions): Promise<Pooler> {
+  const { target, parameters } = start;
+  const clients = [openClient(target, parameters), openClient(target, parameters)] as const;
   // A database that is slow now may answer the next attempt in time.
   const late = { message: 'two connections to it did not answer in time', code: 'CONNECTION_TIMEOUT' };
   try {
-    return await within(checkSessions(clients, options, assumed), options.connectTimeout, late);
+    return await within(checkSessions(clients, start, options), options.connectTimeout, late);
   } finally {
-    await Promise.all(clients.map((client) => client.end({ timeout: 0 })));
+    await Promise.all(clients.map((client) => client.end()));
   }
 }
 
@@ -157,8 +161,8 @@ const ROUNDS = 3;
 
 async function checkSessions(
   [one, other]: readonly [DriverClient, DriverClient],
+  { pooler: assumed, parameters }: Start,
   { schema, pooler: wanted }: FirstConnectionOptions,
-  assumed: Pooler,
 ): Promise<Pooler> {
   for (let round = 0; round < ROUNDS; round++)
     if (!(await areApart(one, other))) {
@@ -167,7 +171,7 @@ async function checkSessions(
       return 'transaction';
     }
   if (assumed !== 'none') return assumed;
-  const missing = await missingSettings(one, schema);
+  const missing = await missingSettings(one, parameters, schema);
   if (missing.length > 0 && wanted === 'none') throw new StartError(ignored(missing));
   return missing.length > 0 ? 'session' : 'none';
 }
@@ -245,11 +249,10 @@ const SETTINGS = withCatalog(`
   where s.setting::text is distinct from w.value::text
     and not (w.name = 'search_path' and (current_schemas(false))[1] = $3)`);
 
-async function missingSettings(client: DriverClient, schema: string): Promise<string[]> {
-  const connection: Readonly<Record<string, unknown>> = client.options.connection;
-  // The driver leaves out what is 0: then the default of the database holds.
-  const settingNames = NEEDED.filter((name) => connection[name]);
-  const values = settingNames.map((name) => String(connection[name]));
+async function missingSettings(client: DriverClient, parameters: Settings, schema: string): Promise<string[]> {
+  // An empty one is not sent: then the default of the database holds.
+  const settingNames = NEEDED.filter((name) => parameters[name]);
+  const values = settingNames.map((name) => String(parameters[name]));
   const rows = await client.unsafe<{ name: string }[]>(SETTINGS, [
     arrayLiteral(settingNames),
     arrayLiteral(values),

@@ -8,8 +8,8 @@ import { asError, codeOf, elementAt } from '../../../base/narrow.js';
 import type { Observer } from '../../../base/observe.js';
 import { within } from '../../../base/time-limit.js';
 import { withCatalog } from '../../../compiler/sql/catalog-names.js';
-import { hostPortsOf, parseDatabaseUrl, type SessionTarget } from '../../config/database-url.js';
-import { failOnHangUp, openClient, type ServerOptions } from '../wire/client.js';
+import { addressOf, type ConnectionSettings, type SessionTarget, withHost } from '../../config/connection-settings.js';
+import { openClient, startParameters } from '../wire/client.js';
 import { isLostOnTheWay } from '../wire/connection-errors.js';
 import type { DriverClient } from '../wire/connection-options.js';
 import { DATABASE, differenceOf, isDenied, type ServerIdentity, SYSTEM } from './server-identity.js';
@@ -44,31 +44,34 @@ const QUIET_ROUNDS = 5;
 /** Milliseconds that a read whose connection was lost waits for a new primary. */
 const REPEAT_WAIT_MS = 3_000;
 
-export interface WatchedServer extends Omit<ServerOptions, 'pooler'> {
+export interface WatchedServer {
   /** The database that is wanted, if another thread has found it. */
   readonly identity?: ServerIdentity | null;
 }
 
 /** Returns null if any server will do. `leave` ends all connections. */
-export function watchPrimary(options: WatchedServer, leave: () => void, observe: Observer): PrimaryWatch | null {
-  const { urls, target } = parseDatabaseUrl(options.url);
+export function watchPrimary(
+  settings: ConnectionSettings,
+  { identity = null }: WatchedServer,
+  leave: () => void,
+  observe: Observer,
+): PrimaryWatch | null {
+  const { hosts, target } = settings;
   if (target === 'any') return null;
-  const open = (url: string): DriverClient => {
-    // Sends no settings, because a pooler may refuse them and the checks do not depend on them.
-    const client = openClient({ ...options, url, pooler: 'session' }, { max: 1, max_pipeline: 0 }, 0);
-    failOnHangUp(client);
-    return client;
-  };
-  return new PrimaryWatch({ urls, target, identity: options.identity ?? null, open, leave, observe });
+  const servers = hosts.map((host) => withHost(settings, host));
+  // Sends few settings, because a pooler may refuse them and the checks do not depend on them.
+  const open = (server: ConnectionSettings): DriverClient => openClient(server, startParameters(server));
+  return new PrimaryWatch({ servers, target, identity, open, leave, observe });
 }
 
 interface PrimaryWatchOptions {
-  readonly urls: readonly string[];
+  /** Each with one host. */
+  readonly servers: readonly ConnectionSettings[];
   readonly target: SessionTarget;
   /** The database that is wanted; that of the first host that answers when absent. */
   readonly identity?: ServerIdentity | null;
   /** A client with one connection, opened when it is used. */
-  readonly open: (url: string) => DriverClient;
+  readonly open: (server: ConnectionSettings) => DriverClient;
   /** Ends all connections. */
   readonly leave: () => void;
   readonly observe: Observer;
@@ -76,12 +79,12 @@ interface PrimaryWatchOptions {
 
 export class PrimaryWatch {
   readonly #leaving = new Set<() => void>();
-  #current: string;
+  #current: ConnectionSettings;
   #client: DriverClient | null = null;
   #timeline = 0;
   #identity: ServerIdentity | null;
-  /** Why a host is not used, by its URL: it is of another cluster or another database. */
-  readonly #foreign = new Map<string, string>();
+  /** Why a host is not used: it is of another cluster or another database. */
+  readonly #foreign = new Map<ConnectionSettings, string>();
   #rounds = 0;
   #failures = 0;
   #isLost = false;
@@ -94,11 +97,11 @@ export class PrimaryWatch {
 
   constructor(private readonly options: PrimaryWatchOptions) {
     this.#identity = options.identity ?? null;
-    this.#current = elementAt(options.urls, 0);
+    this.#current = elementAt(options.servers, 0);
   }
 
   /** Where connections are to be opened. */
-  get url(): string {
+  get server(): ConnectionSettings {
     return this.#current;
   }
 
@@ -114,31 +117,31 @@ export class PrimaryWatch {
 
   /** Hosts that are not used because they are of another cluster or another database, each with the reason. */
   get foreign(): readonly string[] {
-    return [...this.#foreign].map(([url, reason]) => `${hostPortsOf(url)}: ${reason}`);
+    return [...this.#foreign].map(([server, reason]) => `${addressOf(server)}: ${reason}`);
   }
 
   /** Fails if no server will do, with the reason of each. */
   async find(wanted: ServerIdentity | null = this.options.identity ?? null): Promise<void> {
-    const answers = await this.#askAll(this.options.urls);
+    const answers = await this.#askAll(this.options.servers);
     const first = answers.find(({ role }) => role !== null)?.role;
     this.#identity = wanted ?? (first ? plainIdentity(first) : null);
     const best = this.#best(answers);
     if (best) {
-      this.#current = best.url;
+      this.#current = best.server;
       this.#follow(best);
       return;
     }
     const [denied] = answers.flatMap(({ error }) => (error && isRefusal(error) ? [error] : []));
     if (denied) throw denied;
     const reasons = answers.map(
-      ({ url, role, error }) => `${hostPortsOf(url)}: ${this.#foreign.get(url) ?? describe(role, error)}`,
+      ({ server, role, error }) => `${addressOf(server)}: ${this.#foreign.get(server) ?? describe(role, error)}`,
     );
     throw Object.assign(new Error(`no server takes writes (${reasons.join('; ')})`), { code: 'CONNECTION_FAILED' });
   }
 
   /** From now on, until it is closed. */
   start(): void {
-    if (this.options.urls.length > 1) this.#schedule(ROUND_MS);
+    if (this.options.servers.length > 1) this.#schedule(ROUND_MS);
   }
 
   close(): void {
@@ -152,7 +155,7 @@ export class PrimaryWatch {
     const role = await askRole(client);
     const difference = this.#reasonAgainst(role);
     // One address leads to one server: if it was moved to another cluster, that is the wanted one.
-    const isReplaced = this.options.urls.length === 1 && difference !== null;
+    const isReplaced = this.options.servers.length === 1 && difference !== null;
     const timeline = role.timeline ?? this.#timeline;
     if (this.#suits(role) && (isReplaced || (difference === null && timeline >= this.#timeline))) {
       if (isReplaced) this.#identity = plainIdentity(role);
@@ -170,13 +173,13 @@ export class PrimaryWatch {
 
   /** The server may have lost its role as primary: it is asked at once. */
   suspect(): void {
-    if (this.#round || this.#isClosed || this.options.urls.length === 1) return;
+    if (this.#round || this.#isClosed || this.options.servers.length === 1) return;
     this.#schedule(0);
   }
 
   /** A write has seen a later promotion: resolves when all servers were asked for it, found or not. */
   reach(timeline: number): Promise<void> {
-    if (this.#timeline >= timeline || this.options.urls.length === 1 || this.#isClosed) return Promise.resolve();
+    if (this.#timeline >= timeline || this.options.servers.length === 1 || this.#isClosed) return Promise.resolve();
     if (this.#search === null && performance.now() < this.#nextSearch) return Promise.resolve();
     this.#search ??= this.#searchAll().finally(() => {
       this.#search = null;
@@ -195,7 +198,7 @@ export class PrimaryWatch {
 
   /** After a connection was lost: whether there is a primary, the same or another, within a while. */
   async recovers(): Promise<boolean> {
-    if (this.options.urls.length === 1) return false;
+    if (this.options.servers.length === 1) return false;
     const deadline = performance.now() + REPEAT_WAIT_MS;
     do {
       this.suspect();
@@ -229,10 +232,10 @@ export class PrimaryWatch {
     const difference = role && this.#reasonAgainst(role);
     const isFine = role !== null && !difference && this.#suits(role) && (role.timeline ?? 0) >= this.#timeline;
     if (isFine && this.#failures === 0 && ++this.#rounds % QUIET_ROUNDS !== 0) return;
-    const others = await this.#askAll(this.options.urls.filter((url) => url !== this.#current));
+    const others = await this.#askAll(this.options.servers.filter((server) => server !== this.#current));
     if (this.#isClosed) return;
     const best = this.#best([answer, ...others]);
-    if (best && best.url !== this.#current) this.#move(best);
+    if (best && best.server !== this.#current) this.#move(best);
     else if (best) this.#return(best);
     else {
       // Connections that are open may lead there too, through a pooler: a new one is refused.
@@ -243,28 +246,28 @@ export class PrimaryWatch {
 
   /** A closed connection does not mean that the primary is down, so a new one is tried. A missing answer does. */
   async #askCurrent(): Promise<RoleAnswer> {
-    const url = this.#current;
+    const server = this.#current;
     for (let isNew = this.#client === null; ; isNew = true) {
-      this.#client ??= this.options.open(url);
+      this.#client ??= this.options.open(server);
       try {
-        return { url, role: await within(askRole(this.#client), ANSWER_MS), error: null };
+        return { server, role: await within(askRole(this.#client), ANSWER_MS), error: null };
       } catch (error) {
         this.#drop();
-        if (isNew || !isLostOnTheWay(error)) return { url, role: null, error: asError(error) };
+        if (isNew || !isLostOnTheWay(error)) return { server, role: null, error: asError(error) };
       }
     }
   }
 
-  #askAll(urls: readonly string[]): Promise<RoleAnswer[]> {
+  #askAll(servers: readonly ConnectionSettings[]): Promise<RoleAnswer[]> {
     return Promise.all(
-      urls.map(async (url): Promise<RoleAnswer> => {
-        const client = this.options.open(url);
+      servers.map(async (server): Promise<RoleAnswer> => {
+        const client = this.options.open(server);
         try {
-          return { url, role: await within(askRole(client), ANSWER_MS), error: null };
+          return { server, role: await within(askRole(client), ANSWER_MS), error: null };
         } catch (error) {
-          return { url, role: null, error: asError(error) };
+          return { server, role: null, error: asError(error) };
         } finally {
-          void client.end({ timeout: 0 }).catch(() => {});
+          void client.end();
         }
       }),
     );
@@ -273,12 +276,12 @@ export class PrimaryWatch {
   /** The primary that was promoted last, or the present one if there is no difference. */
   #best(answers: readonly RoleAnswer[]): Primary | null {
     let best: Primary | null = null;
-    for (const { url, role } of answers) {
+    for (const { server, role } of answers) {
       if (role === null) continue;
-      this.#note(url, this.#reasonAgainst(role));
+      this.#note(server, this.#reasonAgainst(role));
       const { timeline } = role;
-      if (!this.#suits(role) || this.#foreign.has(url) || (timeline ?? 0) < this.#timeline) continue;
-      if (best === null || (timeline ?? 0) > best.timeline) best = { ...role, url, timeline: timeline ?? 0 };
+      if (!this.#suits(role) || this.#foreign.has(server) || (timeline ?? 0) < this.#timeline) continue;
+      if (best === null || (timeline ?? 0) > best.timeline) best = { ...role, server, timeline: timeline ?? 0 };
     }
     return best;
   }
@@ -288,14 +291,14 @@ export class PrimaryWatch {
     return difference && `it is another ${difference} than the one that the service uses`;
   }
 
-  #note(url: string, reason: string | null): void {
-    if (reason === null) return void this.#foreign.delete(url);
-    if (this.#foreign.get(url) === reason) return;
-    this.#foreign.set(url, reason);
-    this.options.observe({ kind: 'host-refused', host: hostPortsOf(url), reason });
+  #note(server: ConnectionSettings, reason: string | null): void {
+    if (reason === null) return void this.#foreign.delete(server);
+    if (this.#foreign.get(server) === reason) return;
+    this.#foreign.set(server, reason);
+    this.options.observe({ kind: 'host-refused', host: addressOf(server), reason });
   }
 
-  #follow({ timeline, system }: Omit<Primary, 'url'>): void {
+  #follow({ timeline, system }: Omit<Primary, 'server'>): void {
     this.#timeline = timeline;
     if (this.#identity) this.#identity = { ...this.#identity, system: this.#identity.system ?? system };
   }
@@ -309,7 +312,7 @@ export class PrimaryWatch {
   #fail(error: unknown): void {
     if (++this.#failures !== 2) return;
     this.#isLost = true;
-    this.options.observe({ kind: 'primary-lost', host: hostPortsOf(this.#current), error });
+    this.options.observe({ kind: 'primary-lost', host: addressOf(this.#current), error });
   }
 
   #return(primary: Primary): void {
@@ -317,18 +320,18 @@ export class PrimaryWatch {
     this.#follow(primary);
     if (!this.#isLost) return;
     this.#isLost = false;
-    this.options.observe({ kind: 'primary-found', host: hostPortsOf(this.#current), former: null });
+    this.options.observe({ kind: 'primary-found', host: addressOf(this.#current), former: null });
   }
 
   #move(primary: Primary): void {
-    const { url } = primary;
+    const { server } = primary;
     const former = this.#current;
-    this.#current = url;
+    this.#current = server;
     this.#follow(primary);
     this.#failures = 0;
     this.#isLost = false;
     this.#drop();
-    this.options.observe({ kind: 'primary-found', host: hostPortsOf(url), former: hostPortsOf(former) });
+    this.options.observe({ kind: 'primary-found', host: addressOf(server), former: addressOf(former) });
     this.#leave();
   }
 
@@ -338,15 +341,15 @@ export class PrimaryWatch {
   }
 
   #drop(): void {
-    void this.#client?.end({ timeout: 0 }).catch(() => {});
+    void this.#client?.end();
     this.#client = null;
   }
 }
 
-type Primary = ServerIdentity & { readonly url: string; readonly timeline: number };
+type Primary = ServerIdentity & { readonly server: ConnectionSettings; readonly timeline: number };
 
 interface RoleAnswer {
-  readonly url: string;
+  readonly server: ConnectionSettings;
   readonly role: Role | null;
   readonly error: Error | null;
 }

@@ -1,24 +1,23 @@
-/** Clients of the driver, which opens connections: it knows hosts, passwords and settings. Values travel as the text we wrote. */
-import { Socket } from 'node:net';
+/** Clients of the driver, for the first statements of a connection. Values travel as the text we wrote. */
+import type { Socket } from 'node:net';
 import postgres from 'postgres';
-import { elementAt } from '../../../base/narrow.js';
 import { packageVersion } from '../../../base/package-files.js';
 import type { SchemaNames } from '../../../compiler/model/collection-names.js';
 import { quoteIdentifier } from '../../../compiler/sql/fragment.js';
-import { parseDatabaseUrl } from '../../config/database-url.js';
+import type { ConnectionSettings } from '../../config/connection-settings.js';
+import { closed } from './connection-errors.js';
 import type { DriverClient, Pooler, Settings } from './connection-options.js';
-import { reportHangUp, type Target } from './socket.js';
+import { MessageReader } from './message-reader.js';
+import { openSession } from './open-session.js';
+import { failingSocket } from './socket.js';
 
 /** Where and how to connect. */
 export interface ServerOptions {
-  readonly url: string;
   /** The first of those that are served. */
   readonly schema: string;
   readonly otherSchemas?: readonly string[];
   /** Milliseconds. */
   readonly connectTimeout: number;
-  /** The pooler in between; none if absent. */
-  readonly pooler?: Pooler;
   /** Other names of the service's own collections; absent or null for none. */
   readonly synonyms?: SchemaNames['synonyms'];
 }
@@ -31,55 +30,113 @@ const AS_WRITTEN = Object.fromEntries(
   ]),
 );
 
-interface ClientOptions {
-  readonly max: number;
-  /** Statements written behind a running one. In the pool of reads a slow one would hold up fast ones; a session has no neighbours. */
-  readonly max_pipeline: number;
-  /** Set to null if a connection must not be renewed during a transaction. */
-  readonly max_lifetime?: null;
-  readonly onclose?: () => void;
-  readonly socket?: () => Promise<Socket>;
-  readonly ssl?: false;
-}
-
-/** Parameters that every pooler passes on. */
-export const START_PARAMETERS: Settings = {
-  application_name: `lateral ${packageVersion}`,
-  TimeZone: 'UTC',
-  DateStyle: 'ISO, MDY',
-};
-
 /** The part of its time that a statement may wait for a lock. */
 const LOCK_SHARE = 0.9;
 
-export function openClient(
-  options: ServerOptions,
-  clientOptions: ClientOptions,
-  statementTimeout: number,
-  settings: Settings = {},
-): DriverClient {
-  return postgres(options.url, {
-    ...clientOptions,
+/** Parameters that every pooler passes on. */
+export function startParameters({ applicationName, options }: ConnectionSettings): Settings {
+  return {
+    application_name: applicationName || `lateral ${packageVersion}`,
+    TimeZone: 'UTC',
+    DateStyle: 'ISO, MDY',
+    options,
+  };
+}
+
+/** The parameters of a new session. Poolers refuse most settings, or ignore them. */
+export function parametersOf(target: ConnectionSettings, pooler: Pooler, settings: Settings): Settings {
+  return { ...startParameters(target), ...(pooler === 'none' ? settings : {}) };
+}
+
+/** A connection for a few statements, which is opened for the first of them. */
+export function openClient(target: ConnectionSettings, parameters: Settings): DriverClient {
+  let socket: Socket | null = null;
+  let isEnded = false;
+  const reader = new MessageReader(
+    (message, start, end) => socket?.emit('data', Buffer.from(message.subarray(start, end))),
+    { admit: () => true, release: () => {} },
+  );
+  const attach = (tried: Socket): boolean => {
+    reader.reset();
+    socket = tried;
+    return !isEnded;
+  };
+  const receive = (chunk: Buffer, size: number): void => reader.take(chunk, size);
+  const sql = driverOn(() => openSession(target, parameters, { attach, receive }));
+  return {
+    unsafe: sql.unsafe,
+    end: async () => {
+      isEnded = true;
+      await sql.end().catch(() => {});
+      if (socket?.connecting) socket.destroy();
+      else socket?.destroySoon();
+    },
+  };
+}
+
+/** A client of the driver on a socket that has logged in. */
+export function clientOn(socket: Socket): DriverClient {
+  let isTaken = false;
+  return driverOn(async () => {
+    const given = isTaken ? failingSocket(closed()) : socket;
+    isTaken = true;
+    return given;
+  });
+}
+
+/** The driver always begins with a login: this is the answer of a server that trusts it, and is a primary. */
+const WELCOME = Buffer.concat([
+  Buffer.from([0x52, 0, 0, 0, 8, 0, 0, 0, 0]),
+  ...['in_hot_standby', 'default_transaction_read_only'].map((name) => {
+    const text = Buffer.from(`${name}\0off\0`);
+    return Buffer.concat([Buffer.from([0x53, 0, 0, 0, 4 + text.length]), text]);
+  }),
+  Buffer.from([0x5a, 0, 0, 0, 5, 0x49]),
+]);
+
+/** All options of a connection are named, because the driver would look for them in the environment. */
+function driverOn(open: () => Promise<Socket>): DriverClient {
+  const sql = postgres({
+    host: 'localhost',
+    port: 0,
+    user: 'lateral',
+    password: '',
+    database: 'lateral',
+    ssl: false,
+    sslnegotiation: null,
+    target_session_attrs: 'primary',
+    socket: async () => welcomed(await open()),
+    max: 1,
+    max_pipeline: 0,
+    max_lifetime: null,
+    idle_timeout: 0,
+    connect_timeout: 0,
+    keep_alive: 0,
+    backoff: () => 0,
+    debug: false,
     prepare: true,
     // One statement less per new connection.
     fetch_types: false,
-    connect_timeout: Math.ceil(options.connectTimeout / 1_000),
-    // Seconds without traffic after which the system asks the other side whether it is there.
-    keep_alive: 15,
-    // The driver's own pauses between attempts grow to twenty seconds: too long once the database is back.
-    backoff: (attempt: number) => Math.min(0.05 * 2 ** attempt, 1),
     onnotice: () => {},
     types: AS_WRITTEN,
-    connection: {
-      ...START_PARAMETERS,
-      // Poolers refuse all others, or ignore them.
-      ...((options.pooler ?? 'none') === 'none' ? settingsOf(options, statementTimeout, settings) : {}),
-    },
-  } as unknown as postgres.Options<Record<string, postgres.PostgresType>>) as unknown as DriverClient;
+  } as unknown as postgres.Options<Record<string, postgres.PostgresType>>);
+  return { unsafe: sql.unsafe, end: () => sql.end({ timeout: 0 }) };
+}
+
+function welcomed(socket: Socket): Socket {
+  const { write } = socket;
+  socket.write = (_message: unknown, ...others: unknown[]): boolean => {
+    socket.write = write;
+    queueMicrotask(() => socket.emit('data', WELCOME));
+    const done = others.at(-1);
+    if (typeof done === 'function') done();
+    return true;
+  };
+  return socket;
 }
 
 /** Settings that every statement relies on and that poolers do not pass on. The driver leaves out empty ones. */
-export function settingsOf(options: ServerOptions, statementTimeout: number, settings: Settings): Settings {
+export function settingsOf(options: ServerOptions, statementTimeout: number, settings: Settings = {}): Settings {
   return {
     search_path: [...new Set([...schemasOf(options), 'public'])].map(quoteIdentifier).join(', '),
     IntervalStyle: 'postgres',
@@ -107,52 +164,4 @@ export function schemasOf({
   otherSchemas = [],
 }: Pick<ServerOptions, 'schema' | 'otherSchemas'>): readonly string[] {
   return [schema, ...otherSchemas];
-}
-
-/** The options as the driver has completed them, of which its types leave out some. */
-export function targetOf(client: DriverClient): Target & { socket: unknown } {
-  return client.options as unknown as Target & { socket: unknown };
-}
-
-/** With TLS, or several hosts of which it knows the next, the driver is left to itself. */
-export function failOnHangUp(client: DriverClient): void {
-  const options = targetOf(client);
-  if (options.ssl || options.host.length > 1) return;
-  options.socket = () => {
-    const socket = new Socket();
-    reportHangUp(socket);
-    return options.path
-      ? socket.connect(options.path)
-      : socket.connect(elementAt(options.port, 0), elementAt(options.host, 0));
-  };
-}
-
-/** The server that is the primary at the time. */
-export function followTarget(options: ServerOptions, primary: { readonly url: string }): Target {
-  const { urls } = parseDatabaseUrl(options.url);
-  // A client opens nothing before it is used.
-  const targets = new Map(
-    urls.map((url) => [url, targetOf(openClient({ ...options, url }, { max: 1, max_pipeline: 0 }, 0))]),
-  );
-  const current = (): Target => targets.get(primary.url) as Target;
-  return {
-    get host() {
-      return current().host;
-    },
-    get port() {
-      return current().port;
-    },
-    get path() {
-      return current().path;
-    },
-    get ssl() {
-      return current().ssl;
-    },
-    get sslnegotiation() {
-      return current().sslnegotiation ?? null;
-    },
-    get connect_timeout() {
-      return current().connect_timeout ?? 0;
-    },
-  };
 }

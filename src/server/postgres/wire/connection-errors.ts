@@ -45,3 +45,20 @@ export function unanswered(): Error {
 export function connectionLost(): Error {
   return serviceUnavailable('database', 'The connection was lost');
 }
+
+/** The server closed the connection before it was ready. */
+export function disconnected(): Error {
+  return failed('The server closed the connection');
+}
+
+/** There is no connection. A later attempt may succeed. */
+export function failed(message: string, cause?: unknown): Error {
+  return Object.assign(new Error(message, { cause }), { code: 'CONNECTION_FAILED' });
+}
+
+/** The server, or what it offers, does not meet what the connection settings demand: waiting does not help. */
+export function rejected(message: string, cause?: unknown): Error {
+  return Object.assign(new Error(message, { cause }), { code: REJECTED });
+}
+
+export const REJECTED = 'CONNECTION_REJECTED';

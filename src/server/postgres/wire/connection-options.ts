@@ -1,8 +1,7 @@
 /** Options of a new connection. */
-import type { Socket } from 'node:net';
 import type postgres from 'postgres';
+import type { ConnectionSettings } from '../../config/connection-settings.js';
 import type { ResponseMemory } from './response-memory.js';
-import type { Target } from './socket.js';
 import type { TimeLimits, Watchdog } from './watchdog.js';
 
 /**
@@ -11,13 +10,13 @@ import type { TimeLimits, Watchdog } from './watchdog.js';
  */
 export type Pooler = 'none' | 'session' | 'transaction';
 
-export type DriverClient = postgres.Sql;
+/** A client of the driver with one connection. */
+export interface DriverClient extends Pick<postgres.Sql, 'unsafe'> {
+  end(): Promise<void>;
+}
 
 /** Settings of PostgreSQL by name. */
 export type Settings = Readonly<Record<string, string>>;
-
-/** Opens a client of the driver that uses this socket. */
-type OpenClient = (socket: () => Promise<Socket>) => DriverClient;
 
 /** Which of several servers a connection is opened to. */
 export interface ServerChoice {
@@ -31,10 +30,12 @@ export interface ServerChoice {
 
 /** The server of a connection, its time limits and its watchdog. */
 export interface ConnectionOptions {
-  readonly target: Target;
+  /** Where to connect now: with several servers, the primary. */
+  readonly target: () => ConnectionSettings;
   /** In which schemas names are looked up. */
   readonly scope: string;
-  readonly open: OpenClient;
+  /** The settings that the session starts with. */
+  readonly parameters: Settings;
   readonly pooler: Pooler;
   /** Behind a pooler: what is set for the session, or for each transaction. */
   readonly settings: Settings;

@@ -1,8 +1,8 @@
 /**
  * A connection, its state and its time limits: every statement is answered, if only by the error that the connection was lost.
- * Rows are passed on while they arrive: no promise, no object and no memory per row. The driver opens it (it knows hosts,
- * passwords and settings); from then on the bytes are ours, because what the driver costs per statement and per byte bounds
- * what the service can do (bench/profile.md), and because it leaves statements unanswered when a connection breaks.
+ * Rows are passed on while they arrive: no promise, no object and no memory per row. The driver sends the first statements; from then
+ * on the bytes are ours, because what the driver costs per statement and per byte bounds what the service can do (bench/profile.md),
+ * and because it leaves statements unanswered when a connection breaks.
  */
 import type { Socket } from 'node:net';
 import { asError } from '../../../base/narrow.js';
@@ -173,7 +173,7 @@ export class Connection implements Receiver, Watched {
     const socket = this.#socket;
     if (this.#stopping || this.#key === null || socket === null) return;
     this.#stopping = true;
-    void cancelStatement(this.options.target, socket, this.#key).finally(() => {
+    void cancelStatement(this.options.target(), socket, this.#key).finally(() => {
       if (this.#socket === socket) this.#stopping = false;
       this.#advance();
     });
@@ -205,7 +205,7 @@ export class Connection implements Receiver, Watched {
 
   /** Asks the server to stop the statement that runs; resolves when the server has received it, or cannot be reached. */
   async cancel(): Promise<void> {
-    if (this.#socket && this.#key) await cancelStatement(this.options.target, this.#socket, this.#key);
+    if (this.#socket && this.#key) await cancelStatement(this.options.target(), this.#socket, this.#key);
   }
 
   /** Ends it at once; pending statements fail with the reason. */
@@ -260,14 +260,12 @@ export class Connection implements Receiver, Watched {
       await this.#openings.open({
         receiver: this,
         isEnded: () => this.#ended,
-        begin: (client) => {
-          this.#client = client;
-        },
-        attach: (client, socket) => {
-          if (this.#client !== client) return false;
+        attach: (socket) => {
           this.#reader.reset();
           this.#socket = socket;
-          return true;
+        },
+        begin: (client) => {
+          this.#client = client;
         },
         isOpening: (socket) => this.#socket === socket && !this.#ready,
         close: (socket) => {
@@ -295,7 +293,7 @@ export class Connection implements Receiver, Watched {
     const { watchdog, onclose } = this.options;
     if (this.#ready && !this.#ended) watchdog.lost++;
     watchdog.remove(this);
-    void this.#client?.end({ timeout: 0 }).catch(() => {});
+    void this.#client?.end().catch(() => {});
     this.#client = null;
     this.#ready = this.#stopping = false;
     this.#socket = this.#key = null;
@@ -396,7 +394,7 @@ export class Connection implements Receiver, Watched {
     if (first) first.failed = first.position;
   }
 
-  /** To the driver, while it opens the connection. */
+  /** The message goes to the login, then to the driver, while the connection is opened. */
   #handOn(message: Buffer, start: number, end: number): void {
     if (message[start] === BACKEND_KEY_DATA) this.#key = Buffer.from(message.subarray(start + 5, end));
     this.#socket?.emit('data', Buffer.from(message.subarray(start, end)));

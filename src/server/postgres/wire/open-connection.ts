@@ -1,13 +1,14 @@
 /**
- * Opens a connection whose bytes are ours: the driver does it, on a socket that we made, within a time limit; and after a failure
- * not before a pause.
+ * Opens a connection whose bytes are ours within a time limit: it is logged in, the driver prepares the session, then the socket is taken
+ * from it. After a failure there is a pause.
  */
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { asError } from '../../../base/narrow.js';
+import { clientOn } from './client.js';
 import { closed, unanswered } from './connection-errors.js';
 import type { ConnectionOptions, DriverClient } from './connection-options.js';
-import { failingSocket, openSocket, type Receiver, reportHangUp } from './socket.js';
+import { openSession } from './open-session.js';
+import type { Receiver } from './socket.js';
 
 /** Milliseconds between attempts to open a connection: the first pause, which is doubled each time, and the longest. */
 const FIRST_PAUSE_MS = 50;
@@ -18,13 +19,13 @@ export interface Owner {
   /** It receives all bytes that arrive. */
   readonly receiver: Receiver;
   isEnded(): boolean;
-  /** Takes what is there so far, which is its own to end. */
+  /** Takes a socket that is tried. */
+  attach(socket: Socket): void;
+  /** Takes the client of the driver, which is its own to end. */
   begin(client: DriverClient): void;
-  /** False if the client was given up in the meantime. */
-  attach(client: DriverClient, socket: Socket): boolean;
   /** Whether the socket is still the one that is being opened. */
   isOpening(socket: Socket): boolean;
-  /** A socket that was attached has closed. */
+  /** The socket of the connection has closed. */
   close(socket: Socket): void;
 }
 
@@ -38,29 +39,27 @@ export class Opening {
   async open(owner: Owner): Promise<void> {
     const rest = this.#resting - performance.now();
     if (rest > 0) await sleep(rest);
-    let abandon: (reason: Error) => void = () => {};
+    let reason: Error | null = null;
+    let tried: Socket | null = null;
+    let abandon: (why: Error) => void = () => {};
     const abandoned = new Promise<never>((_, reject) => {
-      abandon = reject;
+      abandon = (why) => {
+        reason = why;
+        reject(why);
+        tried?.destroy();
+      };
     });
     const { limits, choice } = this.options;
     const timer = setTimeout(() => abandon(unanswered()), limits.connect);
     const forget = choice?.onLeave(() => abandon(closed()));
-    let attached: Socket | null = null;
+    const attach = (socket: Socket): boolean => {
+      if (reason !== null || owner.isEnded()) return false;
+      tried = socket;
+      owner.attach(socket);
+      return true;
+    };
     try {
-      if (owner.isEnded()) throw closed();
-      const client: DriverClient = this.options.open(async () => {
-        try {
-          attached = await this.#connect(client, owner, abandon);
-          return attached;
-        } catch (error) {
-          abandon(asError(error));
-          return failingSocket(asError(error));
-        }
-      });
-      owner.begin(client);
-      await Promise.race([this.#prepare(client), abandoned]);
-      if (choice) await Promise.race([choice.accept(client), abandoned]);
-      if (attached === null || !owner.isOpening(attached) || owner.isEnded()) throw closed();
+      await Promise.race([this.#prepare(owner, attach), abandoned]);
       this.#failures = 0;
     } catch (error) {
       choice?.suspect();
@@ -72,8 +71,21 @@ export class Opening {
     }
   }
 
-  /** The driver opens the connection for a statement. */
-  async #prepare(client: DriverClient): Promise<void> {
+  async #prepare(owner: Owner, attach: (socket: Socket) => boolean): Promise<void> {
+    if (owner.isEnded()) throw closed();
+    const { target, parameters, choice } = this.options;
+    const receive = (chunk: Buffer, size: number): void => owner.receiver.receive(chunk, size);
+    const socket = await openSession(target(), parameters, { attach, receive });
+    if (!owner.isOpening(socket)) throw closed();
+    socket.once('close', () => owner.close(socket));
+    const client = clientOn(socket);
+    owner.begin(client);
+    await this.#set(client);
+    await choice?.accept(client);
+    if (!owner.isOpening(socket) || owner.isEnded()) throw closed();
+  }
+
+  async #set(client: DriverClient): Promise<void> {
     const { pooler, settings, limits } = this.options;
     if (pooler === 'none')
       await client.unsafe(`set idle_in_transaction_session_timeout = ${Math.ceil(limits.transaction)}`);
@@ -84,21 +96,5 @@ export class Opening {
       );
       await client.unsafe(`select ${names.join(', ')}`, Object.values(settings));
     }
-  }
-
-  async #connect(client: DriverClient, owner: Owner, abandon: (reason: Error) => void): Promise<Socket> {
-    const { target } = this.options;
-    const socket = await openSocket(target, owner.receiver);
-    if (!owner.attach(client, socket)) {
-      socket.destroy();
-      throw closed();
-    }
-    const isHungUp = (): boolean => !target.target_session_attrs && owner.isOpening(socket);
-    socket.once('close', () => {
-      if (isHungUp()) abandon(closed());
-      else owner.close(socket);
-    });
-    reportHangUp(socket, isHungUp);
-    return socket;
   }
 }

@@ -105,6 +105,7 @@ export function readNotification(message: Buffer, start: number): [channel: stri
 }
 
 /** The types of the messages that the server sends and a connection handles, each by its first byte. */
+export const AUTHENTICATION = 0x52;
 export const BACKEND_KEY_DATA = 0x4b;
 export const ROW_DESCRIPTION = 0x54;
 export const PARSE_COMPLETE = 0x31;

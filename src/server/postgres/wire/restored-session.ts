@@ -2,7 +2,7 @@
  * Statements that restore a session after a function of the database ran in it. Such a function may set a role, a parameter or a temporary
  * table for its session, and the pool gives the session to other callers afterwards.
  */
-import { START_PARAMETERS } from './client.js';
+import { startParameters } from './client.js';
 import type { ConnectionOptions, Settings } from './connection-options.js';
 import type { BoundStatement } from './wire-query.js';
 
@@ -19,7 +19,7 @@ const RESET = [
 
 /** `reset all` returns to the start-up parameters, so the others are set again. With a session per transaction, they end the transaction. */
 export function restoringStatements(
-  options: Pick<ConnectionOptions, 'pooler' | 'settings'>,
+  options: Pick<ConnectionOptions, 'pooler' | 'settings' | 'target'>,
 ): readonly BoundStatement[] {
   const settings = settingsOf(options);
   const calls = Object.keys(settings).map(
@@ -33,9 +33,10 @@ export function restoringStatements(
 }
 
 /** Behind a pooler, `reset all` returns to the parameters of the pooler. */
-function settingsOf({ pooler, settings }: Pick<ConnectionOptions, 'pooler' | 'settings'>): Settings {
+function settingsOf({ pooler, settings, target }: Pick<ConnectionOptions, 'pooler' | 'settings' | 'target'>): Settings {
   const { idle_in_transaction_session_timeout: idle = '0' } = settings;
   if (pooler === 'none') return { idle_in_transaction_session_timeout: idle };
-  const started = { ...START_PARAMETERS, client_encoding: 'UTF8' };
+  const { options: _, ...parameters } = startParameters(target());
+  const started = { ...parameters, client_encoding: 'UTF8' };
   return pooler === 'session' ? { ...started, ...settings } : started;
 }

@@ -1,30 +1,25 @@
 /**
- * Opens the socket of a connection that we read ourselves: bytes arrive in memory that is used again and again, where the
- * driver would have new memory for each piece. TLS is agreed on here too, in the modes that the driver knows.
+ * Opens the sockets of connections, with TLS as the connection settings say. We read them ourselves: bytes arrive in memory that is used
+ * again and again, where the driver would have new memory for each piece.
  */
-import { isIP, Socket } from 'node:net';
+import { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
-import { type ConnectionOptions, connect as connectSecurely } from 'node:tls';
-import { elementAt } from '../../../base/narrow.js';
-import { closed } from './connection-errors.js';
+import { connect as connectSecurely } from 'node:tls';
+import { codeOf, elementAt, messageOf } from '../../../base/narrow.js';
+import { type ConnectionSettings, type HostAddress, withHost } from '../../config/connection-settings.js';
+import { disconnected, failed, rejected } from './connection-errors.js';
+import type { Reached } from './login.js';
+import { PROTOCOL, tlsOptions } from './tls.js';
 
 export interface Receiver {
   /** The memory may be used until the call has returned and the promises that it settled have been heard. */
   receive(chunk: Buffer, size: number): void;
 }
 
-/** Where the server is, as the driver has read it from the URL and the environment. */
-export interface Target {
-  readonly host: readonly string[];
-  readonly port: readonly number[];
-  /** The path of a Unix socket. */
-  readonly path: string | false | undefined;
-  readonly ssl: unknown;
-  readonly sslnegotiation?: string | null;
-  /** Seconds. */
-  readonly connect_timeout?: number;
-  /** Which of several servers will do: the driver asks each for it. */
-  readonly target_session_attrs?: unknown;
+/** The owner of a connection that is being opened. */
+export interface SocketOwner extends Receiver {
+  /** Called with each socket that is tried. Returns false if the connection is no longer wanted. */
+  attach(socket: Socket): boolean;
 }
 
 const RECEIVE_BUFFER_BYTES = 65_536;
@@ -40,39 +35,152 @@ const CANCEL_REQUEST = Buffer.from([0, 0, 0, 16, 4, 210, 22, 46]);
 /** Milliseconds that a server may take to hear it. */
 const CANCEL_TIMEOUT_MS = 5_000;
 
-let attempts = 0;
+/** One way to reach a server: at an address, with or without TLS. */
+export class Approach {
+  #socket: Socket;
+  /** Whether bytes are part of the request for TLS. */
+  #isAsking = false;
+  /** Whether the server has answered at all: another way may lead to it then. */
+  isConnected = false;
 
-/** Connects to the first host that answers. Each attempt begins with another host. */
-export async function openSocket(target: Target, receiver: Receiver): Promise<Socket> {
-  const first = attempts++;
-  let cause: unknown;
-  for (let tried = 0; tried < target.host.length; tried++) {
+  constructor(
+    private readonly settings: ConnectionSettings,
+    private readonly host: HostAddress,
+    private readonly owner: SocketOwner,
+  ) {
+    this.#socket = this.#openPlain();
+  }
+
+  async open(isSecure: boolean): Promise<Reached> {
+    const { settings, host } = this;
     try {
-      return await openAt(target, (first + tried) % target.host.length, receiver);
+      this.#attach();
+      await this.#connect();
+      this.isConnected = true;
+      const certificate = isSecure ? await this.#secure() : null;
+      return { socket: this.#socket, settings: withHost(settings, host), certificate };
     } catch (error) {
-      cause = error;
+      this.#socket.destroy();
+      throw error;
     }
   }
-  throw failed(cause instanceof Error ? cause.message : 'There is no host to connect to', cause);
+
+  destroy(reason?: Error): void {
+    this.#socket.destroy(reason);
+  }
+
+  #attach(): void {
+    // The users of a socket come and go. Nobody needs an error before "close".
+    this.#socket.on('error', () => {});
+    if (!this.owner.attach(this.#socket)) throw disconnected();
+  }
+
+  #openPlain(): Socket {
+    const onread = {
+      buffer: Buffer.allocUnsafeSlow(RECEIVE_BUFFER_BYTES),
+      callback: (size: number, chunk: Uint8Array): boolean => {
+        if (this.#isAsking) this.#socket.emit('data', Buffer.from(chunk.subarray(0, size)));
+        else this.owner.receive(chunk as Buffer, size);
+        return true;
+      },
+    };
+    return new Socket({ onread } as ConstructorParameters<typeof Socket>[0]);
+  }
+
+  async #connect(): Promise<void> {
+    const { path, port, address } = this.host;
+    const { keepAlive } = this.settings;
+    const socket = this.#socket;
+    if (path !== null) socket.connect(path);
+    else socket.connect(port, address);
+    await event(socket, 'connect');
+    socket.setNoDelay(true);
+    if (keepAlive !== null) socket.setKeepAlive(true, keepAlive * 1_000);
+  }
+
+  /** Returns the certificate of the server, or null if it has no TLS and need not have it. */
+  async #secure(): Promise<Buffer | null> {
+    const { tls } = this.settings;
+    if (!tls.isDirect && !(await this.#acceptsSecurity())) {
+      if (tls.mode === 'prefer') return null;
+      throw rejected(
+        `The server does not support TLS, which sslmode=${tls.mode} demands. Enable it there, or set sslmode=disable`,
+      );
+    }
+    const options = tlsOptions(this.#socket, this.host, tls);
+    const secured = connectSecurely(options);
+    this.#socket = secured;
+    this.#attach();
+    try {
+      await event(secured, 'secureConnect');
+    } catch (error) {
+      const isHangUp = /^(ECONN|EPIPE|CONNECTION)/.test(codeOf(error));
+      throw isHangUp ? failed(`TLS failed: ${messageOf(error)}`, error) : refusedCertificate(error, tls.mode);
+    }
+    if (tls.isDirect && secured.alpnProtocol !== PROTOCOL)
+      throw rejected('The server does not support sslnegotiation=direct: remove it');
+    divert(secured, this.owner);
+    return secured.getPeerX509Certificate()?.raw ?? null;
+  }
+
+  async #acceptsSecurity(): Promise<boolean> {
+    this.#isAsking = true;
+    this.#socket.write(SSL_REQUEST);
+    const answer = await event(this.#socket, 'data');
+    this.#isAsking = false;
+    // Bytes behind the answer were not encrypted: an attacker may have added them.
+    if (!Buffer.isBuffer(answer) || answer.length !== 1 || (answer[0] !== SSL_ACCEPTED && answer[0] !== SSL_REFUSED))
+      throw failed('The server did not say whether it supports TLS');
+    return answer[0] === SSL_ACCEPTED;
+  }
+}
+
+function refusedCertificate(error: unknown, mode: string): Error {
+  return rejected(
+    `TLS with sslmode=${mode} failed: ${messageOf(error)}. Name the certificate of its authority in sslrootcert`,
+    error,
+  );
+}
+
+/** Whether to begin with TLS, in the order of the attempts. TLS is for networks only. */
+export function waysTo({ path }: HostAddress, { tls }: ConnectionSettings): readonly boolean[] {
+  if (path !== null || tls.mode === 'disable') return [false];
+  if (tls.mode === 'allow') return [false, true];
+  return tls.mode === 'prefer' ? [true, false] : [true];
 }
 
 /**
  * Asks the server of a connection to stop the statement that runs on it, by a separate connection. The server has done so,
  * or will never, once it has closed that one.
  */
-export async function cancelStatement(target: Target, socket: Socket, key: Buffer): Promise<void> {
-  const { remoteAddress, remotePort } = socket;
-  const there = remoteAddress && remotePort && target.host.length > 1;
-  const location = there ? { ...target, host: [remoteAddress], port: [remotePort] } : target;
+export async function cancelStatement(settings: ConnectionSettings, socket: Socket, key: Buffer): Promise<void> {
+  const host = hostOf(settings, socket);
   try {
-    const asking = await openSocket(location, { receive: () => {} });
-    asking.setTimeout(CANCEL_TIMEOUT_MS, () => asking.destroy());
-    asking.end(Buffer.concat([CANCEL_REQUEST, key]));
-    await event(asking.resume(), 'end');
-    asking.destroy();
+    const approach = new Approach(settings, host, { attach: () => true, receive: () => {} });
+    const timer = setTimeout(() => approach.destroy(), CANCEL_TIMEOUT_MS);
+    try {
+      const { socket: asking } = await approach.open(waysTo(host, settings)[0] === true);
+      asking.end(Buffer.concat([CANCEL_REQUEST, key]));
+      await event(asking.resume(), 'end');
+    } finally {
+      clearTimeout(timer);
+      approach.destroy();
+    }
   } catch {
     // It ends by itself, if later.
   }
+}
+
+/** The host that the socket leads to: a name may have several addresses. */
+function hostOf({ hosts }: ConnectionSettings, { remoteAddress, remotePort }: Socket): HostAddress {
+  const first = elementAt(hosts, 0);
+  if (hosts.length === 1 || !remoteAddress || !remotePort) return first;
+  const found = hosts.find(({ port, address }) => port === remotePort && address === remoteAddress);
+  return {
+    ...(found ?? hosts.find(({ port }) => port === remotePort) ?? first),
+    address: remoteAddress,
+    port: remotePort,
+  };
 }
 
 /** The driver learns of a failure from a socket's events alone, and must have written before they come. */
@@ -80,83 +188,14 @@ export function failingSocket(error: Error): Socket {
   return new Duplex({ read: () => {}, write: (_chunk, _encoding, done) => done(error) }) as unknown as Socket;
 }
 
-/**
- * If a server hangs up before it has answered, the driver would try again, at once and without an end: it gets a failure
- * instead. Not to be used where it hangs up itself, because the server is not of the kind that is wanted.
- */
-export function reportHangUp(socket: Socket, isHungUp: () => boolean = () => true): void {
-  socket.once('close', (hadError) => {
-    if (!hadError && isHungUp()) socket.emit('error', closed());
-  });
-}
-
-async function openAt(target: Target, turn: number, receiver: Receiver): Promise<Socket> {
-  const { ssl, connect_timeout: seconds = 0 } = target;
-  let socket = ssl ? new Socket() : openPlain(receiver);
-  const timer = seconds > 0 && setTimeout(() => socket.destroy(failed('There is no answer')), seconds * 1_000);
-  try {
-    await connected(socket, target, turn);
-    if (!ssl) return socket;
-    const direct = target.sslnegotiation === 'direct';
-    if (direct || (await acceptsSecurity(socket))) {
-      socket = connectSecurely(securityOf(socket, elementAt(target.host, turn), ssl, direct));
-      await event(socket, 'secureConnect');
-    } else if (ssl !== 'prefer') throw failed('The server does not support TLS');
-    return divert(socket, receiver);
-  } catch (error) {
-    socket.destroy();
-    throw error;
-  } finally {
-    if (timer) clearTimeout(timer);
-  }
-}
-
-function openPlain(receiver: Receiver): Socket {
-  const onread = {
-    buffer: Buffer.allocUnsafeSlow(RECEIVE_BUFFER_BYTES),
-    callback: (size: number, chunk: Uint8Array): boolean => {
-      receiver.receive(chunk as Buffer, size);
-      return true;
-    },
-  };
-  return new Socket({ onread } as ConstructorParameters<typeof Socket>[0]);
-}
-
-async function connected(socket: Socket, { host, port, path }: Target, turn: number): Promise<void> {
-  if (path) socket.connect(path);
-  else socket.connect(elementAt(port, turn), elementAt(host, turn));
-  await event(socket, 'connect');
-  socket.setNoDelay(true);
-}
-
-async function acceptsSecurity(socket: Socket): Promise<boolean> {
-  socket.write(SSL_REQUEST);
-  const answer = await event(socket, 'data');
-  // Bytes behind the answer were not encrypted: an attacker may have added them.
-  if (!Buffer.isBuffer(answer) || answer.length !== 1 || (answer[0] !== SSL_ACCEPTED && answer[0] !== SSL_REFUSED))
-    throw failed('The server did not say whether it supports TLS');
-  return answer[0] === SSL_ACCEPTED;
-}
-
-function securityOf(socket: Socket, host: string, mode: unknown, direct: boolean): ConnectionOptions {
-  return {
-    socket,
-    ...(isIP(host) === 0 ? { servername: host } : {}),
-    ...(direct ? { ALPNProtocols: ['postgresql'] } : {}),
-    ...(mode === 'require' || mode === 'allow' || mode === 'prefer' ? { rejectUnauthorized: false } : {}),
-    ...(typeof mode === 'object' ? mode : {}),
-  };
-}
-
 /** All that arrives goes to the receiver alone: the driver must not see what is ours. */
-function divert(socket: Socket, receiver: Receiver): Socket {
+function divert(socket: Socket, receiver: Receiver): void {
   const push = socket.push.bind(socket);
   socket.push = (chunk: Buffer | null): boolean => {
     if (chunk === null) return push(null);
     receiver.receive(chunk, chunk.length);
     return true;
   };
-  return socket;
 }
 
 /** The value of the event; fails if the socket fails or closes before it. */
@@ -168,11 +207,7 @@ function event(socket: Socket, name: string): Promise<unknown> {
     };
     const happened = (value: unknown): void => settle(() => resolve(value));
     const reported = (error: Error): void => settle(() => reject(error));
-    const ended = (): void => settle(() => reject(failed('The server closed the connection')));
+    const ended = (): void => settle(() => reject(disconnected()));
     socket.on(name, happened).on('error', reported).on('close', ended);
   });
-}
-
-function failed(message: string, cause?: unknown): Error {
-  return Object.assign(new Error(message, { cause }), { code: 'CONNECTION_FAILED' });
 }
