@@ -120,6 +120,8 @@ export default defineConfig({
           page('Configuration', 'configuration'),
           page('Command line', 'command-line'),
           page('Proxies', 'proxies'),
+          page('Connection strings', 'connection-strings'),
+          page('Managed PostgreSQL', 'managed-postgresql'),
           page('Poolers', 'poolers'),
           page('Upgrades and backup', 'upgrades'),
         ],
