@@ -35,6 +35,10 @@ export class ConditionalReads implements ReadHooks {
     return this.extensions.has('beforeRead');
   }
 
+  get revision(): number {
+    return this.extensions.generation;
+  }
+
   concern(collection: Collection): boolean {
     return this.extensions.hooks('beforeRead', collection).length > 0;
   }

@@ -42,7 +42,7 @@ export interface RequestClient extends RequestOrigin {
   /** Whether the client asks for an answer of the database itself (`Cache-Control: no-cache`). */
   readonly noCache: boolean;
   /** The answer comes from memory (`Cache-Status`). */
-  cached(answer: KeptAnswer, caller: Identity): void;
+  cached(answer: KeptAnswer, caller: Identity, isRepeatable: boolean): void;
 }
 
 /** For reads and writes without a client: of the command line, and of the service itself. */

@@ -204,6 +204,7 @@ function createReceivers(responder: Responder, traces: Traces | null, handle: Ha
       if (keptHeaders === true) return;
       const exchange = exchangeOf(request, response, path);
       exchange.keptHeaders = keptHeaders;
+      exchange.revision = kept.revision;
       serveExchange(exchange, responder, handle);
     },
   };

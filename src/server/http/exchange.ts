@@ -146,6 +146,10 @@ export class Exchange {
   stageTimes: StageTimes | null = null;
   /** The response from memory that this request gets, and its caller. */
   kept: { readonly answer: KeptAnswer; readonly caller: Identity } | null = null;
+  /** Whether an equal request of the caller gets the same answer as long as that is in memory. */
+  isRepeatable = true;
+  /** Of the memory of replies, when the request came. */
+  revision = 0;
   /** The request headers, if replies to this URL are kept in memory, or null. */
   keptHeaders: readonly string[] | null = null;
   readonly #forwarded: string;
@@ -237,11 +241,12 @@ export class Exchange {
   }
 
   /** An answer from memory has passed no stages. */
-  cached(answer: KeptAnswer, caller: Identity): void {
+  cached(answer: KeptAnswer, caller: Identity, isRepeatable: boolean): void {
     if (this.#seesCache) this.extraHeaders += '\r\nCache-Status: lateral; hit';
     this.showCache('HIT');
     this.stageTimes = null;
     this.kept = { answer, caller };
+    if (!isRepeatable) this.isRepeatable = false;
   }
 
   /** In the header of the other API that clients use. */

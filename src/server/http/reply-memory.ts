@@ -6,7 +6,17 @@ import type { ServerRequest, ServerResponse } from './transport.js';
 /** The names and values of the headers that may change a reply, one after the other. */
 export type KeptHeaders = readonly string[];
 
+/** Numbers that grow. Who sends a request, and what they may read, is the same as long as they do. */
+export interface Revisions {
+  /** Grows whenever a token may belong to another caller. */
+  readonly identities: number;
+  /** Grows whenever extensions may add other conditions to reads. */
+  readonly readHooks: number;
+}
+
 export interface ReplyMemory {
+  /** Differs if the caller of a request may have become another since. */
+  readonly revision: number;
   /** Answers the GET request if its reply is kept. Otherwise returns its headers, if replies of its URL are kept, or null. */
   answer(path: string, request: ServerRequest, response: ServerResponse): true | KeptHeaders | null;
   /** The reply that is about to leave, with its headers after the request id. */

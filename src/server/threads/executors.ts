@@ -11,7 +11,7 @@ import type { Consistency } from '../execute/consistency.js';
 import { PlainReads } from '../execute/reads/plain-reads.js';
 import type { ReadExecutor } from '../execute/reads/read-executor.js';
 import type { WriteExecutor } from '../execute/writes/write-executor.js';
-import type { ReplyMemory } from '../http/reply-memory.js';
+import type { ReplyMemory, Revisions } from '../http/reply-memory.js';
 import type { RequestRecorder } from '../http/request-recorder.js';
 import type { Mirror } from '../postgres/catalog/watch.js';
 import type { Checks } from '../postgres/health.js';
@@ -24,8 +24,8 @@ export interface Executors {
   readonly writes: WriteExecutor | null;
   /** Remembers what callers have written, or null if the primary answers every read. */
   readonly consistency: Consistency | null;
-  /** Keeps whole replies, or null if none are kept. `generation` changes whenever a token may belong to another caller. */
-  replies(generation: () => number, recorder: RequestRecorder): ReplyMemory | null;
+  /** Keeps whole replies, or null if none are kept. */
+  replies(revisions: Revisions, recorder: RequestRecorder): ReplyMemory | null;
   metrics(): readonly Metric[];
   checks(): Checks;
   /** Called before features are opened. The start fails if it rejects. */

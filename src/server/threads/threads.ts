@@ -15,6 +15,7 @@ import type { LocalServer } from '../feature/local-server.js';
 import { type HttpServer, type RequestListener, type RequestSource, startHttpServer } from '../http/app.js';
 import type { Limits } from '../http/limiter.js';
 import { chooseTransport, listenAddressOf } from '../http/listen.js';
+import type { Revisions } from '../http/reply-memory.js';
 import type { ListenAddress } from '../http/transport.js';
 import type { Mirror } from '../postgres/catalog/watch.js';
 import { type Health, joinHealth, unhealthy } from '../postgres/health.js';
@@ -179,7 +180,15 @@ export class ThreadServer implements LocalServer {
     const app = await createApp(config, core, { ...shared, fetch }, observe);
     const { router, names, sockets, recorder } = app;
     const { responseMemory } = core.database;
-    const replies = core.executors.replies(() => app.generation(), recorder);
+    const revisions: Revisions = {
+      get identities() {
+        return app.generation();
+      },
+      get readHooks() {
+        return core.reads.hookRevision;
+      },
+    };
+    const replies = core.executors.replies(revisions, recorder);
     const { requests: limit } = shared.limits;
     const options = { config, limit, responseMemory, observe, onRequest, names, sockets, recorder, replies };
     const start = async (address: ListenAddress | null): Promise<HttpServer> => {

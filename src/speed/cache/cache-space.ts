@@ -1,14 +1,9 @@
 /**
- * The memory of the cache. Callers are divided into groups. If the memory is full, the least recently used entries of the largest group
- * leave first, so a caller with many different reads evicts answers of that group only.
+ * The memory of the cache. Callers are divided into groups. If the memory is full, the largest group loses entries that are seldom used,
+ * so a caller with many different reads evicts answers of that group only. A new entry that is used less often than those it would
+ * evict is not admitted: otherwise reads of many keys would evict each other before any of them comes again.
  */
-
-export interface Kept {
-  /** Bytes. */
-  readonly size: number;
-  /** The group of the caller who asked first. */
-  readonly group: number;
-}
+import type { Frequencies } from './frequencies.js';
 
 const GROUPS = 64;
 
@@ -17,21 +12,57 @@ export function groupOf(hash: number): number {
   return hash % GROUPS;
 }
 
-interface Group<Entry> {
-  /** The least recently used first. */
-  readonly entries: Set<Entry>;
+/** Something that takes memory. The entries of a group are a ring. */
+export abstract class Kept {
+  /** Neighbours in the ring; null while it is not in the space. */
+  previous: Kept | null = null;
+  next: Kept | null = null;
+  /** How often it was used, and since which age that is not halved yet. */
+  uses = 0;
+  age = 0;
+
+  constructor(
+    /** Bytes. */
+    public size: number,
+    /** The group of the caller who asked first. */
+    readonly group: number,
+  ) {}
+
+  /** It had to leave the space, which it has left already. */
+  abstract evicted(): void;
+}
+
+/** Something that is kept with an entry, such as a reply that is made of it, for a caller with a group of its own. */
+export abstract class Attached extends Kept {
+  /** Neighbours in the list of the entry. */
+  before: Attached | null = null;
+  after: Attached | null = null;
+
+  /** The entry was dropped. */
+  abstract gone(): void;
+}
+
+interface Group {
+  /** Where the search for an entry to evict goes on. */
+  hand: Kept | null;
   size: number;
 }
 
-export class CacheSpace<Entry extends Kept> {
-  readonly #groups: Group<Entry>[] = Array.from({ length: GROUPS }, () => ({ entries: new Set(), size: 0 }));
+/** Entries of which the one that is used least is evicted. */
+const CANDIDATES = 5;
+/** A new entry must be used so many times as often as the one that it evicts. */
+const ADVANTAGE = 2;
+/** The space counts as full from this part of it on: an entry is judged before its size is known. */
+const FULL = 0.97;
+
+export class CacheSpace {
+  readonly #groups: Group[] = Array.from({ length: GROUPS }, () => ({ hand: null, size: 0 }));
   /** Bytes. */
   used = 0;
 
-  /** `onEvicted` is called for what had to leave, which is removed already. */
   constructor(
     private readonly limit: number,
-    private readonly onEvicted: (entry: Entry) => void,
+    private readonly frequencies: Frequencies,
   ) {}
 
   /** Whether an entry may have so many bytes: a sixteenth of the space. */
@@ -39,48 +70,87 @@ export class CacheSpace<Entry extends Kept> {
     return bytes <= this.limit / 16;
   }
 
+  /** Whether an entry of the group that is used so often would be admitted. */
+  admits(group: number, uses: number): boolean {
+    if (this.used < this.limit * FULL) return true;
+    const largest = this.#largest;
+    return this.#groups[group] !== largest || this.#isBetter(uses, this.#leastUsed(largest, null));
+  }
+
   /** Returns whether there is room for it. */
-  add(entry: Entry): boolean {
+  add(entry: Kept): boolean {
     if (!this.mayHold(entry.size)) return false;
     const group = this.#groups[entry.group];
     if (!group) return false;
-    group.entries.add(entry);
+    const { hand } = group;
+    const previous = hand?.previous ?? entry;
+    entry.next = hand ?? entry;
+    entry.previous = previous;
+    previous.next = entry;
+    entry.next.previous = entry;
+    group.hand ??= entry;
     this.#grow(group, entry.size);
-    this.#makeRoom();
-    return group.entries.has(entry);
-  }
-
-  /** It was used. */
-  touch(entry: Entry): void {
-    const entries = this.#groups[entry.group]?.entries;
-    if (entries?.delete(entry)) entries.add(entry);
+    this.#makeRoom(entry);
+    return entry.next !== null;
   }
 
   /** It takes more bytes than before; `entry.size` includes them already. */
-  grown(entry: Entry, bytes: number): void {
+  grown(entry: Kept, bytes: number): void {
     const group = this.#groups[entry.group];
-    if (!group?.entries.has(entry)) return;
+    if (!group || entry.next === null) return;
     this.#grow(group, bytes);
-    this.#makeRoom();
+    this.#makeRoom(null);
   }
 
-  remove(entry: Entry): void {
+  remove(entry: Kept): void {
     const group = this.#groups[entry.group];
-    if (group?.entries.delete(entry)) this.#grow(group, -entry.size);
+    const { previous, next } = entry;
+    if (!group || previous === null || next === null) return;
+    previous.next = next;
+    next.previous = previous;
+    if (group.hand === entry) group.hand = next === entry ? null : next;
+    entry.previous = entry.next = null;
+    this.#grow(group, -entry.size);
   }
 
-  #grow(group: Group<Entry>, bytes: number): void {
+  #grow(group: Group, bytes: number): void {
     group.size += bytes;
     this.used += bytes;
   }
 
-  #makeRoom(): void {
+  get #largest(): Group | undefined {
+    let [largest] = this.#groups;
+    for (const group of this.#groups) if (group.size > (largest?.size ?? 0)) largest = group;
+    return largest;
+  }
+
+  /** The entry that is used least of the next ones, but for a new one. */
+  #leastUsed(group: Group | undefined, added: Kept | null): Kept | null {
+    let least: Kept | null = null;
+    for (let count = 0; count < CANDIDATES; count++) {
+      const entry = group?.hand ?? null;
+      if (group === undefined || entry === null) return null;
+      group.hand = entry.next;
+      if (entry !== added && (least === null || this.frequencies.usesOf(entry) < least.uses)) least = entry;
+    }
+    return least;
+  }
+
+  #isBetter(uses: number, than: Kept | null): boolean {
+    return than === null || uses > this.frequencies.most(ADVANTAGE * this.frequencies.usesOf(than));
+  }
+
+  /** `added` is the new entry, or null if an entry has grown. */
+  #makeRoom(added: Kept | null): void {
     while (this.used > this.limit) {
-      const largest = this.#groups.reduce((most, each) => (each.size > most.size ? each : most));
-      const [oldest] = largest.entries;
-      if (oldest === undefined) return;
-      this.remove(oldest);
-      this.onEvicted(oldest);
+      const largest = this.#largest;
+      const least = this.#leastUsed(largest, added);
+      const isRival = added !== null && this.#groups[added.group] === largest;
+      const evicted = isRival && !this.#isBetter(added.uses, least) ? added : (least ?? added);
+      if (evicted === null) return;
+      this.remove(evicted);
+      evicted.evicted();
+      if (added !== null && added.next === null) return;
     }
   }
 }

@@ -1,8 +1,23 @@
 /** Which reads have results that may be kept in memory. */
+import type { Value } from '../../compiler/sql/parameter.js';
 import { plansOf } from '../../compiler/statements/read.js';
 import { usedCollections } from '../../compiler/statements/used-tables.js';
 import { readScope } from '../../server/execute/caller-scope.js';
 import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
+
+/** Whether a value depends on the time of the request. */
+export function isTime(value: Value): boolean {
+  if (Array.isArray(value)) return value.some(isTime);
+  return typeof value === 'object' && value !== null && 'variable' in value && value.variable.startsWith('$NOW');
+}
+
+/** Whether no value of the statement itself, such as one of a rule, depends on the time of the request. */
+export function isTimeless({ statement }: CompiledRead): boolean {
+  return statement.parameters.every((parameter) => {
+    const slot = 'slot' in parameter ? parameter.slot : 0;
+    return typeof slot === 'number' || !isTime(slot.constant);
+  });
+}
 
 /** Why the results must not be kept, apart from changes that are not reported; null if they may. */
 export function uncacheable(compiled: CompiledRead): string | null {

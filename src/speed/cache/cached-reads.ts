@@ -4,6 +4,7 @@
  */
 import type { BoundRead, ReadExecutor, ReadListener } from '../../server/execute/reads/read-executor.js';
 import { ReadLayer } from '../../server/execute/reads/read-layer.js';
+import { isTime } from './cacheable.js';
 import { ComparingListener, KeepingListener, type ReadCache } from './read-cache.js';
 
 export class CachedReads extends ReadLayer {
@@ -28,7 +29,7 @@ export class CachedReads extends ReadLayer {
     const key = cache.keyOf(read);
     const kept = cache.find(read, key);
     const joined = kept ? null : cache.joinable(read, key);
-    if (kept) listener.onKept?.(kept);
+    if (kept) listener.onKept?.(kept, kept.shape.isTimeless && !read.values.some(isTime));
     else if (joined) joined.join(listener);
     else this.#read(read, listener, key, from);
   }

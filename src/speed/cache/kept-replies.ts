@@ -1,28 +1,33 @@
 /**
  * Replies from memory, found by the bytes of a request before anything of it is parsed. A reply is kept by the URL and by all headers
- * that may change it, so that an equal request gets an equal reply. It is used for a second at most: then the caller is identified again.
+ * that may change it, so that an equal request gets an equal reply. Requests with equal headers have one caller: as long as the
+ * caller's identity is valid, so are all replies to these headers whose answers are in memory.
  */
 import { performance } from 'node:perf_hooks';
+import { isDeepStrictEqual } from 'node:util';
+import { growingCache } from '../../base/growing-cache.js';
 import { callerName, type Identity, PUBLIC } from '../../server/access/identity.js';
 import { readPosition } from '../../server/execute/consistency.js';
-import type { KeptAnswer, KeptMemory } from '../../server/execute/reads/kept-answer.js';
 import type { Exchange, RequestCounter } from '../../server/http/exchange.js';
 import type { Reply } from '../../server/http/reply.js';
-import type { KeptHeaders, ReplyMemory } from '../../server/http/reply-memory.js';
+import type { KeptHeaders, ReplyMemory, Revisions } from '../../server/http/reply-memory.js';
 import { ID_LENGTH, ID_SPACE, requestId, writeNextId } from '../../server/http/request-id.js';
 import type { AnsweredRequest, RequestRecorder } from '../../server/http/request-recorder.js';
 import type { ServerRequest, ServerResponse } from '../../server/http/transport.js';
 import { LARGE_BODY_BYTES } from '../../server/http/write-reply.js';
 import { type LogPosition, NO_POSITION } from '../../server/postgres/pools/sessions.js';
+import { Attached, Kept } from './cache-space.js';
+import { CacheEntry, groupFor, type ReadCache } from './read-cache.js';
 
-/** Milliseconds that a reply is used before its caller is identified again. */
-const LEASE_MS = 1_000;
 /** Requests whose headers are longer are not kept. */
 const MAX_HEADERS_LENGTH = 4_096;
 /** One URL has as many replies: for different callers, encodings and so on. */
 const MAX_REPLIES_OF_URL = 100;
-/** Bytes of a reply besides its body, its head and the headers of its request. */
-const REPLY_BYTES = 700;
+/** Bytes of a reply besides its body and the URL, and of the headers of a client besides their text. */
+const REPLY_BYTES = 500;
+const CLIENT_BYTES = 700;
+/** Heads of replies that differ in more than the id of the request and the entity tag. */
+const MAX_HEADS = 1_000;
 
 /** These headers change no reply of a read, or are read separately. */
 const IGNORED: ReadonlySet<string> = new Set(['host', 'user-agent', 'x-request-id', 'accept-language', 'referer']);
@@ -35,37 +40,82 @@ const EXCLUDED: ReadonlySet<string> = new Set([
   'expect',
 ]);
 
-interface KeptReply {
-  readonly headers: KeptHeaders;
-  readonly answer: KeptAnswer;
-  readonly caller: Identity;
-  /** The text of the statement that it was read with. */
-  readonly statementText: string;
-  /** The position in the log that the client has seen. */
-  readonly seen: LogPosition;
-  /** By the clock of `performance`. */
-  readonly until: number;
-  readonly generation: number;
+/** All requests with the same headers, and the caller that these headers identify. */
+class Client extends Kept {
+  /** The number of replies to it. */
+  replies = 0;
+  /** Until then, in milliseconds since 1970, the headers identify this caller, unless a revision changes. */
+  validUntil = 0;
+  identities = 0;
+  readHooks = 0;
+
+  constructor(
+    private readonly owner: KeptReplies | null,
+    readonly key: string,
+    readonly headers: KeptHeaders,
+    public caller: Identity,
+    readonly seen: LogPosition,
+    group: number,
+  ) {
+    super(CLIENT_BYTES + 2 * key.length, group);
+  }
+
+  evicted(): void {
+    this.owner?.forgetClient(this);
+  }
+}
+
+/** The headers of replies that differ only in the id of the request and in the entity tag. */
+interface Head {
+  /** With places for both. */
+  readonly bytes: Buffer;
+  readonly tagAt: number;
+}
+
+/** What is sent. */
+interface Content {
+  readonly head: Head;
+  readonly tag: string;
   readonly isModified: boolean;
-  /** The headers after the name of the first. The id of the request is written into it each time. */
-  readonly head: Buffer;
   readonly body: Buffer;
   readonly counter: RequestCounter | null;
-  /** The memory that it takes besides its answer; null before it has some. */
-  memory: KeptMemory | null;
 }
 
-/** The replies of one URL. */
-interface UrlReplies {
-  /** The latest first. */
-  readonly replies: KeptReply[];
-  /** The answers that they are made of, and the memory that their place here takes. */
-  readonly answers: Map<KeptAnswer, KeptMemory>;
+/** The reply to a URL for a client; without a content, the URL is remembered until the headers of a request are known. */
+class KeptReply extends Attached {
+  /** The next reply to the same URL. */
+  following: KeptReply | null = null;
+
+  constructor(
+    private readonly replies: KeptReplies,
+    readonly url: string,
+    /** The answer that it is made of, or null if the reply is always the same. */
+    readonly entry: CacheEntry | null,
+    readonly client: Client,
+    readonly content: Content | null,
+    { size, group }: Pick<Kept, 'size' | 'group'>,
+  ) {
+    super(size, group);
+  }
+
+  evicted(): void {
+    this.entry?.detach(this);
+    this.gone();
+  }
+
+  gone(): void {
+    this.replies.forget(this);
+  }
 }
+
+const NO_CLIENT = new Client(null, '', [], PUBLIC, NO_POSITION, 0);
 
 export class KeptReplies implements ReplyMemory {
-  /** By path and query string. */
-  readonly #byPath = new Map<string, Map<string, UrlReplies>>();
+  /** By path and query string: the latest reply, which leads to the others. */
+  readonly #byUrl = new Map<string, KeptReply>();
+  /** By the headers. */
+  readonly #clients = new Map<string, Client>();
+  readonly #heads = growingCache<Head>(MAX_HEADS);
   /** Filled by `#readHeader`. */
   readonly #headers: string[] = [];
   #count = 0;
@@ -81,162 +131,245 @@ export class KeptReplies implements ReplyMemory {
     }
   };
 
-  /** `generation` changes whenever a token may belong to another caller. */
+  /** `cache` is null if no answers are in memory: then only replies are kept that are always the same. */
   constructor(
-    private readonly generation: () => number,
+    private readonly cache: ReadCache | null,
+    private readonly revisions: Revisions,
     private readonly recorder: RequestRecorder,
   ) {}
 
+  get revision(): number {
+    return this.revisions.identities + this.revisions.readHooks;
+  }
+
   answer(path: string, request: ServerRequest, response: ServerResponse): true | KeptHeaders | null {
-    const found = this.#byPath.get(path)?.get(request.getQuery() ?? '');
-    if (found === undefined) return null;
+    const first = this.#byUrl.get(`${path}?${request.getQuery() ?? ''}`);
+    if (first === undefined) return null;
     this.#count = 0;
     this.#hosts = 0;
     this.#requestId = '';
     request.forEach(this.#readHeader);
     // With several hosts it is refused.
     if (this.#hosts > 1) return null;
-    const reply = this.#find(found);
-    if (reply === null) return this.#headers.slice(0, this.#count);
-    const { answer, caller, seen } = reply;
+    const reply = find(first, this.#headers, this.#count);
+    if (reply === null || reply.content === null) return this.#headers.slice(0, this.#count);
     const now = performance.now();
-    if (
-      answer.isDropped ||
-      now > reply.until ||
-      reply.generation !== this.generation() ||
-      !answer.serves(caller.user, seen, now)
-    )
-      return reply.headers;
-    answer.hit(now);
-    if (!reply.isModified) response.writeStatus('304 Not Modified');
-    this.#writeHead(response, reply);
-    if (reply.isModified) response.end(reply.body);
-    else response.endWithoutBody();
-    const status = reply.isModified ? 200 : 304;
-    reply.counter?.count(status, performance.now() - now);
+    if (!this.#isValid(reply, now)) return reply.client.headers;
+    const { content, entry } = reply;
+    if (entry !== null) this.cache?.hit(entry, now);
+    this.cache?.touch(reply);
+    this.#send(response, content);
+    const status = content.isModified ? 200 : 304;
+    content.counter?.count(status, performance.now() - now);
     const takers = this.recorder.current === null ? 0 : this.recorder.draw();
     if (takers !== 0) this.recorder.add(answeredRequest(request, reply, now), status, takers);
     return true;
   }
 
-  /** One call for all headers, unless the client has given an id. */
-  #writeHead(response: ServerResponse, { head }: KeptReply): void {
-    if (this.#requestId === '' && writeNextId(head)) response.writeHeader(REQUEST_ID, head);
-    else {
-      response.writeHeader(REQUEST_ID, requestId(this.#requestId));
-      response.writeHeader(NEXT_HEADER, head.subarray(ID_LENGTH + NEXT.length));
-    }
+  #isValid({ entry, client }: KeptReply, now: number): boolean {
+    if (entry === null) return true;
+    const { cache, revisions } = this;
+    if (entry.isDropped || cache === null || Date.now() >= client.validUntil) return false;
+    if (client.identities !== revisions.identities || client.readHooks !== revisions.readHooks) return false;
+    if (!cache.servesUser(client.caller.user, client.seen, now)) return false;
+    cache.touch(client);
+    return true;
   }
 
-  #find({ replies }: UrlReplies): KeptReply | null {
-    for (const reply of replies) if (isEqual(reply.headers, this.#headers, this.#count)) return reply;
-    return null;
+  /** One call for all headers, unless the client has given an id. */
+  #send(response: ServerResponse, { head: { bytes, tagAt }, tag, isModified, body }: Content): void {
+    if (!isModified) response.writeStatus('304 Not Modified');
+    bytes.write(tag, tagAt, 'latin1');
+    if (this.#requestId === '' && writeNextId(bytes)) response.writeHeader(REQUEST_ID, bytes);
+    else {
+      response.writeHeader(REQUEST_ID, requestId(this.#requestId));
+      response.writeHeader(NEXT_HEADER, bytes.subarray(ID_LENGTH + NEXT.length));
+    }
+    if (isModified) response.end(body);
+    else response.endWithoutBody();
   }
 
   keep(exchange: Exchange, reply: Reply, head: string): void {
-    const { accessToken, method, closes } = exchange;
-    const { answer, caller } = exchange.kept ?? CONSTANT;
-    if (accessToken !== '' || method !== 'GET' || closes || reply.secret || answer.isDropped) return;
-    // Clients could make up as many spellings of the URL as they like, and a constant has no memory that bounds them.
-    if (exchange.kept === null && (exchange.queryString !== '' || exchange.path !== exchange.route)) return;
-    const lease = Math.min(LEASE_MS, caller.validUntil - Date.now());
-    if (lease <= 0 || caller.isAddressBound || !head.startsWith(NEXT)) return;
-    // The headers of the request are known if the URL was kept before it came.
-    const name = callerName(caller, exchange);
-    const place = this.#placeOf(exchange, answer, name);
-    const headers = exchange.keptHeaders;
-    const body = bodyOf(reply);
-    if (place === null || headers === null || body === null || !mayBeKept(headers)) return;
-    const isCopy = answer.body === null || body.buffer !== answer.body.buffer;
-    const bytes = REPLY_BYTES + head.length + 2 * lengthOf(headers) + (isCopy ? body.length : 0);
-    const made: KeptReply = {
-      headers,
-      answer,
-      caller,
-      statementText: exchange.statementText,
-      seen: exchange.kept === null ? NO_POSITION : readPosition(exchange.position),
-      until: performance.now() + lease,
-      generation: this.generation(),
-      isModified: reply.status === 200,
-      head: Buffer.from(`${ID_SPACE}${head}`, 'latin1'),
-      body,
-      counter: exchange.routeStats,
-      memory: null,
-    };
-    makeRoom(place, headers);
-    made.memory = answer.reserve(bytes, name, () => take(place, place.replies.indexOf(made)));
-    // The place may have had to leave for it.
-    if (made.memory !== null && place.answers.has(answer)) place.replies.unshift(made);
-    else made.memory?.release();
-    place.answers.get(answer)?.touch();
+    const { accessToken, method, closes, kept } = exchange;
+    if (accessToken !== '' || method !== 'GET' || closes || reply.secret || !head.startsWith(NEXT)) return;
+    if (!exchange.isRepeatable || exchange.revision !== this.revision) return;
+    const url = `${exchange.path}?${exchange.queryString}`;
+    if (kept === null) this.#keepConstant(exchange, reply, { url, head });
+    else if (kept.answer instanceof CacheEntry && !kept.caller.isAddressBound)
+      this.#keep(exchange, reply, { url, head, entry: kept.answer, caller: kept.caller });
   }
 
-  /** Returns null if there is no memory for it. */
-  #placeOf({ path, queryString }: Exchange, answer: KeptAnswer, name: string): UrlReplies | null {
-    const byQuery = this.#byPath.get(path) ?? new Map<string, UrlReplies>();
-    const place: UrlReplies = byQuery.get(queryString) ?? { replies: [], answers: new Map() };
-    if (place.answers.has(answer)) return place;
-    const leave = (): void => {
-      place.answers.delete(answer);
-      for (let index = place.replies.length - 1; index >= 0; index--)
-        if (place.replies[index]?.answer === answer) take(place, index);
-      if (place.answers.size > 0 || byQuery.get(queryString) !== place) return;
-      byQuery.delete(queryString);
-      if (byQuery.size === 0 && this.#byPath.get(path) === byQuery) this.#byPath.delete(path);
+  /** Clients could make up as many spellings of the URL as they like, and it has no answer whose memory bounds them. */
+  #keepConstant(exchange: Exchange, reply: Reply, { url, head }: Sent): void {
+    if (exchange.queryString !== '' || exchange.path !== exchange.route) return;
+    const { keptHeaders: headers } = exchange;
+    const size = { size: 0, group: 0 };
+    if (headers === null) {
+      if (!this.#byUrl.has(url)) this.#add(new KeptReply(this, url, null, NO_CLIENT, null, size));
+      return;
+    }
+    const content = this.#contentOf(exchange, reply, head);
+    if (content === null || !mayBeKept(headers)) return;
+    const client = new Client(null, '', headers, PUBLIC, NO_POSITION, 0);
+    this.#add(new KeptReply(this, url, null, client, content, size));
+  }
+
+  #keep(exchange: Exchange, reply: Reply, sent: Sent & { entry: CacheEntry; caller: Identity }): void {
+    const { url, entry, caller } = sent;
+    if (caller.validUntil <= Date.now() || entry.isDropped) return;
+    const { keptHeaders: headers } = exchange;
+    const group = groupFor(callerName(caller, exchange));
+    const urlBytes = REPLY_BYTES + 2 * url.length;
+    if (headers === null) {
+      if (!this.#byUrl.has(url))
+        this.#attach(new KeptReply(this, url, entry, NO_CLIENT, null, { size: urlBytes, group }));
+      return;
+    }
+    if (!mayBeKept(headers)) return;
+    const client = this.#clientOf(exchange, headers, { entry, caller, group });
+    if (client === null) return;
+    const first = this.#byUrl.get(url);
+    const former = first && find(first, headers, headers.length);
+    // It was valid but for its client, which is valid again.
+    if (former?.client === client && former.entry === entry && former.content !== null) return;
+    const content = this.#contentOf(exchange, reply, sent.head);
+    if (content === null) return;
+    const isCopy = entry.body === null || content.body.buffer !== entry.body.buffer;
+    const size = urlBytes + (isCopy ? content.body.length : 0);
+    this.#attach(new KeptReply(this, url, entry, client, content, { size, group }));
+  }
+
+  /** The client with these headers, which now identify the caller; null if there is no memory for it. */
+  #clientOf(
+    exchange: Exchange,
+    headers: KeptHeaders,
+    { entry, caller, group }: { readonly entry: CacheEntry; readonly caller: Identity; readonly group: number },
+  ): Client | null {
+    const key = headers.join('\0');
+    const known = this.#clients.get(key);
+    const isSame = known !== undefined && known.next !== null && isSameCaller(known.caller, caller);
+    const client = isSame ? known : new Client(this, key, headers, caller, readPosition(exchange.position), group);
+    const { identities, readHooks } = this.revisions;
+    // Hooks may add conditions to reads that had none.
+    if (isSame && client.readHooks !== readHooks) {
+      this.forgetClient(client);
+      return null;
+    }
+    client.caller = caller;
+    client.validUntil = caller.validUntil;
+    client.identities = identities;
+    client.readHooks = readHooks;
+    if (isSame) return client;
+    if (known) this.forgetClient(known);
+    if (!this.cache?.hold(client, entry)) return null;
+    this.#clients.set(key, client);
+    return client;
+  }
+
+  /** Replies to it are made again when they are asked for. */
+  forgetClient(client: Client): void {
+    client.validUntil = 0;
+    this.cache?.release(client);
+    if (this.#clients.get(client.key) === client) this.#clients.delete(client.key);
+  }
+
+  #attach(reply: KeptReply): void {
+    this.#add(reply);
+    // If it has no room, or its entry had to leave for it, it may still be here.
+    if (!reply.entry?.attach(reply)) this.forget(reply);
+  }
+
+  /** Takes the place of the former reply to these headers, of a mere URL, or of the oldest one if there are too many. */
+  #add(reply: KeptReply): void {
+    const { url, client } = reply;
+    client.replies++;
+    let count = 0;
+    for (let each = this.#byUrl.get(url) ?? null, next: KeptReply | null; each !== null; each = next) {
+      next = each.following;
+      count++;
+      if (
+        each.content === null ||
+        isEqual(each.client.headers, client.headers, client.headers.length) ||
+        count === MAX_REPLIES_OF_URL
+      )
+        each.evicted();
+    }
+    reply.following = this.#byUrl.get(url) ?? null;
+    this.#byUrl.set(url, reply);
+  }
+
+  /** It has left the memory. */
+  forget(reply: KeptReply): void {
+    const { url, client, following } = reply;
+    const first = this.#byUrl.get(url);
+    let before = first ?? null;
+    while (before !== null && before !== reply && before.following !== reply) before = before.following;
+    if (before === null) return;
+    if (before !== reply) before.following = following;
+    else if (following) this.#byUrl.set(url, following);
+    else this.#byUrl.delete(url);
+    reply.following = null;
+    if (--client.replies === 0) this.forgetClient(client);
+  }
+
+  /** Returns null if the reply cannot be kept. */
+  #contentOf({ routeStats }: Exchange, reply: Reply, head: string): Content | null {
+    const body = bodyOf(reply);
+    if (body === null) return null;
+    const { tag = '' } = reply;
+    const header = `\r\nETag: ${tag}`;
+    const at = tag === '' ? -1 : head.indexOf(header);
+    const tagAt = at < 0 ? 0 : at + header.length - tag.length;
+    const key = at < 0 ? head : `${head.slice(0, tagAt)}${' '.repeat(tag.length)}${head.slice(tagAt + tag.length)}`;
+    const known = this.#heads.get(key) ?? {
+      bytes: Buffer.from(`${ID_SPACE}${key}`, 'latin1'),
+      tagAt: ID_LENGTH + tagAt,
     };
-    const memory = answer.reserve(REPLY_BYTES + 2 * (path.length + queryString.length), name, leave);
-    if (memory === null) return null;
-    place.answers.set(answer, memory);
-    byQuery.set(queryString, place);
-    this.#byPath.set(path, byQuery);
-    return place;
+    this.#heads.set(key, known);
+    return { head: known, tag: at < 0 ? '' : tag, isModified: reply.status === 200, body, counter: routeStats };
   }
 }
 
+interface Sent {
+  readonly url: string;
+  /** The headers after the id of the request. */
+  readonly head: string;
+}
+
 /** A request that was answered from memory, for a recording. */
-function answeredRequest(request: ServerRequest, reply: KeptReply, begun: number): AnsweredRequest {
-  const { caller, statementText, counter, body } = reply;
+function answeredRequest(
+  request: ServerRequest,
+  { client, entry, content }: KeptReply,
+  begun: number,
+): AnsweredRequest {
   return {
     method: 'GET',
     path: request.getUrl(),
     queryString: request.getQuery() ?? '',
     headers: { prefer: request.getHeader('prefer'), accept: request.getHeader('accept') },
-    route: counter?.path ?? '',
+    route: content?.counter?.path ?? '',
     begun,
-    identity: caller,
-    statementText,
+    identity: client.caller,
+    statementText: entry?.shape.compiled.statement.text ?? '',
     received: null,
     hasJsonBody: false,
     isWrite: false,
-    sentBytes: body.length,
+    sentBytes: content?.body.length ?? 0,
     stageTimes: null,
     wantsEvents: false,
   };
 }
-
-const UNCOUNTED: KeptMemory = { touch: () => {}, release: () => {} };
-
-/** For replies that do not depend on the database. */
-const CONSTANT: NonNullable<Exchange['kept']> = {
-  caller: PUBLIC,
-  answer: { body: null, isDropped: false, reserve: () => UNCOUNTED, serves: () => true, hit: () => {} },
-};
 
 const NEXT = '\r\nX-Content-Type-Options: ';
 const REQUEST_ID = Buffer.from('X-Request-Id');
 const NEXT_HEADER = Buffer.from('X-Content-Type-Options');
 const NOTHING = Buffer.alloc(0);
 
-/** Removes the former reply to these headers, and the oldest one if there are too many. */
-function makeRoom(place: UrlReplies, headers: KeptHeaders): void {
-  const { replies } = place;
-  const former = replies.findIndex((reply) => isEqual(reply.headers, headers, headers.length));
-  take(place, former >= 0 || replies.length < MAX_REPLIES_OF_URL ? former : replies.length - 1);
-}
-
-/** Removes the reply at the index, if there is one, and releases its memory. */
-function take({ replies }: UrlReplies, index: number): void {
-  if (index >= 0) replies.splice(index, 1)[0]?.memory?.release();
+/** The first `count` headers are those of the reply. */
+function find(first: KeptReply, headers: KeptHeaders, count: number): KeptReply | null {
+  for (let reply: KeptReply | null = first; reply !== null; reply = reply.following)
+    if (isEqual(reply.client.headers, headers, count)) return reply;
+  return null;
 }
 
 /** Whether the first `count` of the others are these. */
@@ -246,14 +379,15 @@ function isEqual(headers: KeptHeaders, others: KeptHeaders, count: number): bool
   return true;
 }
 
-function lengthOf(headers: KeptHeaders): number {
-  return headers.reduce((sum, text) => sum + text.length, 0);
+/** Whether the caller has the same permissions and values, though it was looked up again. */
+function isSameCaller(one: Identity, other: Identity): boolean {
+  return one === other || isDeepStrictEqual({ ...one, validUntil: 0 }, { ...other, validUntil: 0 });
 }
 
 function mayBeKept(headers: KeptHeaders): boolean {
-  return (
-    lengthOf(headers) <= MAX_HEADERS_LENGTH && !headers.some((text, index) => index % 2 === 0 && EXCLUDED.has(text))
-  );
+  let length = 0;
+  for (const text of headers) length += text.length;
+  return length <= MAX_HEADERS_LENGTH && !headers.some((text, index) => index % 2 === 0 && EXCLUDED.has(text));
 }
 
 /** Returns null if the reply cannot be kept: its body is streamed, or too large to be sent in one piece. */

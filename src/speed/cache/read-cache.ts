@@ -12,14 +12,15 @@ import type { ChangeListener } from '../../server/changes/changes.js';
 import { dependenciesOf, mayHideRows, probeKey } from '../../server/changes/dependencies.js';
 import { DependencyIndex, type Dependent, DependentShape } from '../../server/changes/dependency-index.js';
 import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
-import type { KeptAnswer, KeptMemory } from '../../server/execute/reads/kept-answer.js';
+import type { KeptAnswer } from '../../server/execute/reads/kept-answer.js';
 import type { BoundRead, ReadListener, ResultMemory } from '../../server/execute/reads/read-executor.js';
 import { isReached, type LogPosition, NO_POSITION } from '../../server/postgres/pools/sessions.js';
-import { CacheSpace, groupOf, type Kept } from './cache-space.js';
-import { uncacheable } from './cacheable.js';
+import { type Attached, CacheSpace, groupOf, Kept } from './cache-space.js';
+import { isTimeless, uncacheable } from './cacheable.js';
 import { type CallerWrites, hashOf } from './caller-writes.js';
+import { Frequencies } from './frequencies.js';
 import { PendingCommits } from './pending-commits.js';
-import { SeenReads } from './seen-reads.js';
+import { readHash, SeenReads } from './seen-reads.js';
 
 interface CacheLimits {
   /** Bytes. */
@@ -32,6 +33,7 @@ interface CacheLimits {
 class CachedShape extends DependentShape<CacheEntry> {
   /** Depends on the statement, so that a shape that was dropped and made again has it too. */
   readonly number = hashOf(this.compiled.statement.text);
+  readonly isTimeless = isTimeless(this.compiled);
   /** Answers that were dropped before they were used, since the last one that was used. */
   wasted = 0;
   /** No answers are kept before this time (`performance.now()`), because the tables change more often than they are read. */
@@ -51,12 +53,10 @@ const SHAPE_BYTES = 8_192;
 /** Bytes of an entry besides its body and its key: objects, and its places in maps. */
 const ENTRY_BYTES = 850;
 
-class CacheEntry implements Dependent, Kept, KeptAnswer {
+export class CacheEntry extends Kept implements Dependent, KeptAnswer {
   readonly key: string;
   probe: string | null;
-  readonly group: number;
   body: Buffer | null = null;
-  size: number;
   hits = 0;
   isDropped = false;
   /** When it was used last, to within a second; 0 if it was not. */
@@ -67,67 +67,59 @@ class CacheEntry implements Dependent, Kept, KeptAnswer {
   reading: KeepingListener | null = null;
   /** The changes of its tables before its read. */
   readonly changes: number;
-  /** Memory that is kept with it. */
-  readonly reserved = new Set<ReservedMemory>();
+  /** The last of what is kept with it, or null if nothing is. */
+  attached: Attached | null = null;
 
   constructor(
-    private readonly cache: ReadCache,
+    readonly cache: ReadCache,
     readonly shape: CachedShape,
     { key, probe, group }: Dependent & Pick<Kept, 'group'>,
   ) {
+    super(ENTRY_BYTES + 2 * key.length, group);
     this.key = key;
     this.probe = probe;
-    this.group = group;
     this.changes = shape.changes;
-    this.size = ENTRY_BYTES + 2 * key.length;
   }
 
-  reserve(bytes: number, caller: string, onGone: () => void): KeptMemory | null {
-    return this.cache.reserve(new ReservedMemory(this.cache, this, onGone, { size: bytes, group: groupFor(caller) }));
+  /** Keeps something with it, which takes memory of its own. Returns whether there is room for it. */
+  attach(added: Attached): boolean {
+    if (this.isDropped) return false;
+    added.before = this.attached;
+    if (this.attached) this.attached.after = added;
+    this.attached = added;
+    // The entry may have to leave for it.
+    if (this.cache.hold(added, this) && !this.isDropped) return true;
+    this.detach(added);
+    return false;
   }
 
-  serves(user: string | null, seen: LogPosition, now: number): boolean {
-    return this.cache.servesUser(user, seen, now);
+  detach(attached: Attached): void {
+    const { before, after } = attached;
+    if (after) after.before = before;
+    else if (this.attached === attached) this.attached = before;
+    if (before) before.after = after;
+    attached.before = attached.after = null;
+    this.cache.release(attached);
   }
 
-  hit(now: number): void {
-    this.cache.hit(this, now);
+  evicted(): void {
+    this.cache.evictions++;
+    this.cache.drop(this);
   }
 
   dropped(): void {
     this.isDropped = true;
     this.body = null;
-    const gone = [...this.reserved];
-    this.reserved.clear();
-    for (const { onGone } of gone) onGone();
+    while (this.attached) {
+      const { attached } = this;
+      this.detach(attached);
+      attached.gone();
+    }
   }
 }
 
-/** Memory that is kept with an entry for a caller. It belongs to the group of that caller, so others lose no answers by it. */
-class ReservedMemory implements Kept, KeptMemory {
-  readonly size: number;
-  readonly group: number;
-
-  constructor(
-    private readonly cache: ReadCache,
-    readonly entry: CacheEntry,
-    readonly onGone: () => void,
-    { size, group }: Kept,
-  ) {
-    this.size = size;
-    this.group = group;
-  }
-
-  touch(): void {
-    this.cache.touch(this);
-  }
-
-  release(): void {
-    this.cache.release(this);
-  }
-}
-
-function groupFor(caller: string): number {
+/** The group of a caller, by the name. */
+export function groupFor(caller: string): number {
   return groupOf(hashOf(caller));
 }
 
@@ -135,12 +127,13 @@ function groupFor(caller: string): number {
 const MAX_WASTED = 8;
 const FIRST_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 60_000;
-/** Milliseconds between two changes of an entry's place in the order of use. */
+/** Milliseconds between two updates of the time when an entry was used last. */
 const TOUCH_MS = 1_000;
 
 export class ReadCache implements ResultMemory, ChangeListener {
   readonly #index = new DependencyIndex<CacheEntry>();
-  readonly #space: CacheSpace<CacheEntry | ReservedMemory>;
+  readonly #frequencies = new Frequencies();
+  readonly #space: CacheSpace;
   /** By statement: its reads, or the reason why its answers are not kept. */
   #shapes = new WeakMap<CompiledRead, CachedShape | { readonly reason: string }>();
   readonly #seen = new SeenReads();
@@ -163,12 +156,7 @@ export class ReadCache implements ResultMemory, ChangeListener {
     readonly writes: CallerWrites,
     private readonly shapeStats: ShapeStats,
   ) {
-    this.#space = new CacheSpace(limits.size, (evicted) => {
-      if (evicted instanceof CacheEntry) {
-        this.evictions++;
-        this.#drop(evicted);
-      } else if (evicted.entry.reserved.delete(evicted)) evicted.onGone();
-    });
+    this.#space = new CacheSpace(limits.size, this.#frequencies);
   }
 
   /** Bytes. */
@@ -214,9 +202,8 @@ export class ReadCache implements ResultMemory, ChangeListener {
     entry.hits++;
     entry.shape.wasted = 0;
     this.#recordOf(entry.shape).addHit(now);
-    if (now - entry.usedAt < TOUCH_MS) return;
-    entry.usedAt = now;
-    this.#space.touch(entry);
+    this.#frequencies.used(entry);
+    if (now - entry.usedAt >= TOUCH_MS) entry.usedAt = now;
   }
 
   /** An entry for the answer of a read that is sent to the primary after this call, or null if it is not to be kept. */
@@ -224,17 +211,18 @@ export class ReadCache implements ResultMemory, ChangeListener {
     this.misses++;
     const { compiled, values, caller } = read;
     const shape = this.#shapeOf(compiled);
-    if (!(shape instanceof CachedShape) || !this.#seen.comes({ shape, key })) return null;
-    if (
-      shape.entries.has(key) ||
-      performance.now() < shape.pausedUntil ||
-      !this.pending.isSettled(shape.dependencies.tables)
-    )
-      return null;
+    if (!(shape instanceof CachedShape)) return null;
+    const now = performance.now();
+    const hash = readHash({ shape, key });
+    const uses = this.#frequencies.add(hash, now);
+    if (!this.#seen.comes(hash, now) || shape.entries.has(key) || now < shape.pausedUntil) return null;
+    if (!this.pending.isSettled(shape.dependencies.tables)) return null;
     const { probe } = shape.dependencies;
     const group = groupFor(callerName(caller, from));
+    if (!this.#space.admits(group, uses)) return null;
     const probed = probe && probeKey(probe, values, caller);
     const entry = new CacheEntry(this, shape, { key, probe: probed, group });
+    this.#frequencies.begin(entry, uses);
     this.#index.add(shape, entry);
     return entry;
   }
@@ -286,7 +274,7 @@ export class ReadCache implements ResultMemory, ChangeListener {
     if (entry.probe !== null && mayHideRows(entry.shape, cell) && !this.#widen(entry)) return;
     if (!this.#space.mayHold(entry.size + cell.length)) {
       // Its answer is too large. Other reads of the statement may be smaller, so only this one pauses.
-      this.#seen.skip(entry, MAX_PAUSE_MS);
+      this.#seen.skip(entry, performance.now() + MAX_PAUSE_MS);
       this.#drop(entry);
       return;
     }
@@ -321,22 +309,19 @@ export class ReadCache implements ResultMemory, ChangeListener {
     return this.pending.obstacle;
   }
 
-  /** Returns null if there is no room. */
-  reserve(memory: ReservedMemory): ReservedMemory | null {
-    memory.entry.reserved.add(memory);
-    // Its entry may have had to leave.
-    if (!memory.entry.isDropped && this.#space.add(memory) && !memory.entry.isDropped) return memory;
-    this.release(memory);
-    return null;
+  /** Takes memory for something that is kept with an entry. Returns whether there is room for it. */
+  hold(kept: Kept, entry: CacheEntry): boolean {
+    this.#frequencies.begin(kept, this.#frequencies.usesOf(entry));
+    return this.#space.add(kept);
   }
 
-  release(memory: ReservedMemory): void {
-    memory.entry.reserved.delete(memory);
-    this.#space.remove(memory);
+  release(kept: Kept): void {
+    this.#space.remove(kept);
   }
 
-  touch(memory: ReservedMemory): void {
-    this.#space.touch(memory);
+  /** It is used once more. */
+  touch(kept: Kept): void {
+    this.#frequencies.used(kept);
   }
 
   drop(entry: CacheEntry): void {
@@ -407,7 +392,14 @@ export class ReadCache implements ResultMemory, ChangeListener {
     if (this.#sources === null) return NOT_REPORTED;
     const shape = this.#newShape(compiled, this.#sources);
     this.#shapes.set(compiled, shape);
+    this.#dropFormer(compiled);
     return shape;
+  }
+
+  /** The statement was compiled again. Its reads are no longer compared with the answers of the former one, which could be older. */
+  #dropFormer({ statement }: CompiledRead): void {
+    for (const [former, { entries }] of this.#index.shapes)
+      if (former.statement.text === statement.text) for (const entry of entries.values()) this.#drop(entry);
   }
 
   #newShape(compiled: CompiledRead, sources: Sources): CachedShape | { readonly reason: string } {
@@ -453,9 +445,12 @@ export class ReadCache implements ResultMemory, ChangeListener {
 
   #forget(entry: CacheEntry): void {
     // If it was used within a minute, it needs no second read to be kept again.
-    if (entry.hits > 0) this.#seen.came(entry, entry.usedAt);
+    if (entry.hits > 0) {
+      const hash = readHash(entry);
+      this.#seen.came(hash, entry.usedAt);
+      this.#frequencies.raise(hash, entry);
+    }
     this.#space.remove(entry);
-    for (const memory of entry.reserved) this.#space.remove(memory);
     entry.dropped();
   }
 }

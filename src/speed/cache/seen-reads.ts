@@ -1,11 +1,10 @@
 /** Remembers which reads came within the last minute: an answer is kept from the second request on. */
-import { performance } from 'node:perf_hooks';
 import { hashOf } from './caller-writes.js';
 
 /** Milliseconds within which a read must come again. */
 const SEEN_MS = 60_000;
 /** A power of two. */
-const PLACES = 65_536;
+const PLACES = 131_072;
 
 /** A read: its statement by a number, and its values. */
 interface SeenRead {
@@ -18,10 +17,8 @@ export class SeenReads {
   readonly #hashes = new Uint32Array(PLACES);
   readonly #times = new Float64Array(PLACES).fill(Number.NEGATIVE_INFINITY);
 
-  /** The read comes. Returns whether it has come before within a minute, and is not skipped. */
-  comes({ shape, key }: SeenRead): boolean {
-    const hash = hashOf(key, shape.number);
-    const now = performance.now();
+  /** The read with this hash comes. Returns whether it has come before within a minute, and is not skipped. */
+  comes(hash: number, now: number): boolean {
     const since = now - this.#lastOf(hash);
     if (since < 0) return false;
     this.#set(hash, now);
@@ -29,14 +26,13 @@ export class SeenReads {
   }
 
   /** Records that a read was answered from memory at that time. */
-  came({ shape, key }: SeenRead, at: number): void {
-    const hash = hashOf(key, shape.number);
+  came(hash: number, at: number): void {
     if (at > (this.#times[hash % PLACES] ?? 0)) this.#set(hash, at);
   }
 
-  /** The read is not kept for so many milliseconds: its time lies in the future. */
-  skip({ shape, key }: SeenRead, ms: number): void {
-    this.#set(hashOf(key, shape.number), performance.now() + ms);
+  /** The read is not kept until that time, which lies in the future. */
+  skip(read: SeenRead, until: number): void {
+    this.#set(readHash(read), until);
   }
 
   #lastOf(hash: number): number {
@@ -49,4 +45,8 @@ export class SeenReads {
     this.#hashes[place] = hash;
     this.#times[place] = at;
   }
+}
+
+export function readHash({ shape, key }: SeenRead): number {
+  return hashOf(key, shape.number);
 }

@@ -11,6 +11,7 @@ import type { Consistency } from '../../server/execute/consistency.js';
 import { PlainReads } from '../../server/execute/reads/plain-reads.js';
 import type { ReadExecutor } from '../../server/execute/reads/read-executor.js';
 import type { WriteExecutor } from '../../server/execute/writes/write-executor.js';
+import type { Revisions } from '../../server/http/reply-memory.js';
 import type { RequestRecorder } from '../../server/http/request-recorder.js';
 import type { Checks } from '../../server/postgres/health.js';
 import type { Database } from '../../server/postgres/pools/database.js';
@@ -111,7 +112,7 @@ export class FastExecutors implements Executors {
     this.shared.apply(message);
   }
 
-  replies(generation: () => number, recorder: RequestRecorder): KeptReplies {
-    return new KeptReplies(generation, recorder);
+  replies(revisions: Revisions, recorder: RequestRecorder): KeptReplies {
+    return new KeptReplies(this.#memory, revisions, recorder);
   }
 }

@@ -157,6 +157,8 @@ async function readDocument(
   context: RequestContext,
   { actions, reads }: GraphqlServices,
 ): Promise<Reply | typeof DEFERRED> {
+  // The results of actions are among the values, and the next request has to call the actions again.
+  if (document.calls.length > 0) context.exchange.isRepeatable = false;
   const operation = document.calls.length > 0 ? await withCalls(document, context.exchange, actions) : document.parsed;
   return new OperationRead({ ...context, document, reads }, operation).run();
 }

@@ -7,6 +7,8 @@ import type { RequestOrigin } from '../stages.js';
 export interface ReadHooks {
   /** Whether there are any: other reads pay nothing. */
   readonly exist: boolean;
+  /** Grows whenever there may be other hooks. */
+  readonly revision: number;
   /** Whether a hook adds conditions to reads of the collection. */
   concern(collection: Collection): boolean;
   /** Refuses a read for which no hook was called: live queries, events, content versions and shares. */

@@ -59,8 +59,11 @@ export interface ReadListener {
   /** The cell, borrowed from the connection during the call, or null if there is none. `reads` shared the statement. */
   onResult(cell: Buffer | null, reads: number): void;
   onError(error: unknown): void;
-  /** The answer is in memory. Only reads that may be answered from memory need it. */
-  onKept?(answer: KeptAnswer): void;
+  /**
+   * The answer is in memory. Only reads that may be answered from memory need it. `isRepeatable`: an equal request of the caller has the
+   * same answer, which no value such as `$NOW` changes.
+   */
+  onKept?(answer: KeptAnswer, isRepeatable: boolean): void;
 }
 
 /** Sends reads to PostgreSQL. */

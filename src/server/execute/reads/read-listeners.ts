@@ -23,9 +23,9 @@ export abstract class RepliedRead implements ReadListener {
     return callerName(this.identity, this.client);
   }
 
-  onKept(answer: KeptAnswer): void {
+  onKept(answer: KeptAnswer, isRepeatable: boolean): void {
     this.client.staged('execute');
-    this.client.cached(answer, this.identity);
+    this.client.cached(answer, this.identity, isRepeatable);
     this.reply(answer.body);
   }
 
@@ -51,8 +51,8 @@ export class RecoveringListener implements ReadListener {
     return this.listener.caller ?? '';
   }
 
-  onKept(answer: KeptAnswer): void {
-    this.listener.onKept?.(answer);
+  onKept(answer: KeptAnswer, isRepeatable: boolean): void {
+    this.listener.onKept?.(answer, isRepeatable);
   }
 
   onResult(cell: Buffer | null, reads: number): void {

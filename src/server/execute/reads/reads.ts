@@ -172,6 +172,11 @@ export class Reads {
     return this.#hooks?.conditionedFor(caller, collection, client) ?? caller;
   }
 
+  /** Grows whenever there may be other hooks that add conditions. */
+  get hookRevision(): number {
+    return this.services.readHooks?.revision ?? 0;
+  }
+
   /** Whether a hook adds conditions to reads of the collection. */
   isConditional(collection: Collection): boolean {
     return this.services.readHooks?.concern(collection) ?? false;
