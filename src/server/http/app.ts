@@ -10,12 +10,13 @@ import { viewWrites } from '../access/view-as.js';
 import type { Config } from '../config/config.js';
 import type { RequestEvent } from '../execute/hooks/api.js';
 import { type ResponseMemory, UNCOUNTED_BYTES } from '../postgres/wire/response-memory.js';
-import { holdBody } from './body.js';
+import { holdBody as holdUpload } from './body.js';
 import { type ClientAddressResolver, createClientAddressResolver } from './client-address.js';
 import { type Compression, createCompression, negotiateEncoding } from './compress.js';
 import { type Cookies, createCookies, positionCookies } from './cookies.js';
 import { type Cors, createCors, createOriginCheck, type HeaderList } from './cors.js';
 import { Exchange, type PositionCookies, type ServerHooks } from './exchange.js';
+import { type HeldBody, holdBody } from './held-request.js';
 import type { Limit } from './limiter.js';
 import { MemoryRequest, MemoryResponse } from './memory-socket.js';
 import {
@@ -189,6 +190,7 @@ function createReceivers(responder: Responder, traces: Traces | null, handle: Ha
       : (request: ServerRequest, response: ServerResponse) => new TracedExchange(request, response, responder, traces);
   const any: Receive = (request, response, source) => {
     const exchange = exchangeOf(request, response, request.getUrl());
+    if (kept !== null) exchange.revision = kept.revision;
     if (source !== null) {
       exchange.caller = source.caller;
       exchange.renewCaller = source.renew ?? null;
@@ -196,8 +198,30 @@ function createReceivers(responder: Responder, traces: Traces | null, handle: Ha
     serveExchange(exchange, responder, handle);
   };
   if (kept === null) return { any, get: (response, request) => any(request, response, null) };
+  const anyHeld: Receive = (request, response, source) => {
+    const held = source !== null || responder.closing ? null : kept.hold(request.getUrl(), request);
+    if (held === null) {
+      any(request, response, source);
+      return;
+    }
+    responder.begin();
+    const { revision } = kept;
+    const serve = (body: HeldBody): void => {
+      const exchange = exchangeOf(held.request, response, held.request.getUrl());
+      exchange.keptHeaders = held.headers;
+      exchange.revision = revision;
+      exchange.heldBody = body;
+      serveExchange(exchange, responder, handle);
+    };
+    holdBody(
+      response,
+      (body) => kept.answerHeld(held, body, response),
+      serve,
+      () => responder.end(),
+    );
+  };
   return {
-    any,
+    any: anyHeld,
     get: (response, request) => {
       const path = request.getUrl();
       const keptHeaders = responder.closing ? null : kept.answer(path, request, response);
@@ -258,7 +282,7 @@ function createHandler(router: Router, cors: Cors | null, { config, limit, names
   };
   const handleLimited = async (exchange: Exchange, limit: Limit): Promise<Reply | typeof DEFERRED> => {
     const route = attempt(() => accept(exchange));
-    if ('result' in route && streamsBody(route.result, exchange)) holdBody(exchange);
+    if ('result' in route && streamsBody(route.result, exchange)) holdUpload(exchange);
     await limit(exchange.address);
     if ('error' in route) throw route.error;
     return route.result.handle(exchange);
@@ -470,6 +494,11 @@ class Responder implements ServerHooks {
     if (this.#onRequest !== null) this.#onRequest(summaryOf(exchange, status));
     const { recorder } = this.options;
     if (recorder.current !== null) recorder.add(exchange, status, recorder.draw());
+    this.end();
+  }
+
+  /** A request that was begun is answered, or no longer needs to be. */
+  end(): void {
     if (--this.#running === 0) this.#onIdle?.();
   }
 }

@@ -11,6 +11,7 @@ import type { KeptAnswer } from '../execute/reads/kept-answer.js';
 import { STAGES, type Stage } from '../execute/stages.js';
 import { type ClientAddressResolver, peerOf } from './client-address.js';
 import { type Framing, noteFraming } from './framing.js';
+import type { HeldBody } from './held-request.js';
 import { parseBody } from './parse-body.js';
 import type { EdgeNames, OpenListener, OpenResponse, Outcome, Reply } from './reply.js';
 import { requestId } from './request-id.js';
@@ -148,6 +149,8 @@ export class Exchange {
   kept: { readonly answer: KeptAnswer; readonly caller: Identity } | null = null;
   /** Whether an equal request of the caller gets the same answer as long as that is in memory. */
   isRepeatable = true;
+  /** The body, if a part of it came before this was made, or null. */
+  heldBody: HeldBody | null = null;
   /** Of the memory of replies, when the request came. */
   revision = 0;
   /** The request headers, if replies to this URL are kept in memory, or null. */
@@ -363,7 +366,7 @@ export class Exchange {
         clearTimeout(timer);
         reject(invalidPayload('The client disconnected'));
       });
-      this.response.onData((chunk, last) => {
+      (this.heldBody ?? this.response).onData((chunk, last) => {
         size += chunk.byteLength;
         if (size > maxBytes) {
           chunks.length = 0;

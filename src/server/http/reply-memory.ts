@@ -1,5 +1,6 @@
 /** Replies in memory, as the HTTP server uses them: an equal request gets an equal reply before anything of it is parsed. */
 import type { Exchange } from './exchange.js';
+import type { HeldRequest } from './held-request.js';
 import type { Reply } from './reply.js';
 import type { ServerRequest, ServerResponse } from './transport.js';
 
@@ -14,11 +15,23 @@ export interface Revisions {
   readonly readHooks: number;
 }
 
+export interface HeldForReply {
+  readonly request: HeldRequest;
+  /** The headers that may change a reply. */
+  readonly headers: KeptHeaders;
+  /** The id that the client gives; '' for none. */
+  readonly requestId: string;
+}
+
 export interface ReplyMemory {
   /** Differs if the caller of a request may have become another since. */
   readonly revision: number;
   /** Answers the GET request if its reply is kept. Otherwise returns its headers, if replies of its URL are kept, or null. */
   answer(path: string, request: ServerRequest, response: ServerResponse): true | KeptHeaders | null;
+  /** A request with a body, if replies to its URL are kept. Null if it passes through the stages without waiting for the body. */
+  hold(path: string, request: ServerRequest): HeldForReply | null;
+  /** Answers the request with this body if its reply is kept. */
+  answerHeld(held: HeldForReply, body: Buffer, response: ServerResponse): boolean;
   /** The reply that is about to leave, with its headers after the request id. */
   keep(exchange: Exchange, reply: Reply, head: string): void;
 }

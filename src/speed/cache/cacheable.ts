@@ -14,6 +14,7 @@ export function isTime(value: Value): boolean {
 /** Whether no value of the statement itself, such as one of a rule, depends on the time of the request. */
 export function isTimeless({ statement }: CompiledRead): boolean {
   return statement.parameters.every((parameter) => {
+    if (parameter.kind === 'caller') return !isTime(parameter);
     const slot = 'slot' in parameter ? parameter.slot : 0;
     return typeof slot === 'number' || !isTime(slot.constant);
   });

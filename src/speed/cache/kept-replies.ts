@@ -9,8 +9,9 @@ import { growingCache } from '../../base/growing-cache.js';
 import { callerName, type Identity, PUBLIC } from '../../server/access/identity.js';
 import { readPosition } from '../../server/execute/consistency.js';
 import type { Exchange, RequestCounter } from '../../server/http/exchange.js';
+import { HeldRequest } from '../../server/http/held-request.js';
 import type { Reply } from '../../server/http/reply.js';
-import type { KeptHeaders, ReplyMemory, Revisions } from '../../server/http/reply-memory.js';
+import type { HeldForReply, KeptHeaders, ReplyMemory, Revisions } from '../../server/http/reply-memory.js';
 import { ID_LENGTH, ID_SPACE, requestId, writeNextId } from '../../server/http/request-id.js';
 import type { AnsweredRequest, RequestRecorder } from '../../server/http/request-recorder.js';
 import type { ServerRequest, ServerResponse } from '../../server/http/transport.js';
@@ -21,6 +22,8 @@ import { CacheEntry, groupFor, type ReadCache } from './read-cache.js';
 
 /** Requests whose headers are longer are not kept. */
 const MAX_HEADERS_LENGTH = 4_096;
+/** An answer is sent so often before a reply is made of it: most answers are not sent again. */
+const HITS_BEFORE_REPLY = 2;
 /** One URL has as many replies: for different callers, encodings and so on. */
 const MAX_REPLIES_OF_URL = 100;
 /** Bytes of a reply besides its body and the URL, and of the headers of a client besides their text. */
@@ -31,7 +34,7 @@ const MAX_HEADS = 1_000;
 
 /** These headers change no reply of a read, or are read separately. */
 const IGNORED: ReadonlySet<string> = new Set(['host', 'user-agent', 'x-request-id', 'accept-language', 'referer']);
-/** A request with a body, or one that ends its connection, passes through the stages. */
+/** A request that ends its connection, or whose body comes in an unusual way, passes through the stages. */
 const EXCLUDED: ReadonlySet<string> = new Set([
   'content-length',
   'transfer-encoding',
@@ -39,9 +42,24 @@ const EXCLUDED: ReadonlySet<string> = new Set([
   'upgrade',
   'expect',
 ]);
+/** Bytes of a request body. */
+const MAX_BODY_LENGTH = 16_384;
+/** With a cookie, the origin of a request with a body is compared with its host. */
+const COMPARED_WITH_BODY: ReadonlySet<string> = new Set(['host', 'referer']);
+
+/** A caller, as the headers of a request identify it. */
+interface Identified {
+  readonly headers: KeptHeaders;
+  readonly caller: Identity;
+  /** The position in the log that the client has seen. */
+  readonly seen: LogPosition;
+}
 
 /** All requests with the same headers, and the caller that these headers identify. */
 class Client extends Kept {
+  readonly headers: KeptHeaders;
+  readonly seen: LogPosition;
+  caller: Identity;
   /** The number of replies to it. */
   replies = 0;
   /** Until then, in milliseconds since 1970, the headers identify this caller, unless a revision changes. */
@@ -52,12 +70,13 @@ class Client extends Kept {
   constructor(
     private readonly owner: KeptReplies | null,
     readonly key: string,
-    readonly headers: KeptHeaders,
-    public caller: Identity,
-    readonly seen: LogPosition,
+    { headers, caller, seen }: Identified,
     group: number,
   ) {
     super(CLIENT_BYTES + 2 * key.length, group);
+    this.headers = headers;
+    this.caller = caller;
+    this.seen = seen;
   }
 
   evicted(): void {
@@ -81,21 +100,32 @@ interface Content {
   readonly counter: RequestCounter | null;
 }
 
+/** What a reply is made of. */
+interface Source {
+  readonly url: string;
+  /** The answer, or null if the reply is always the same. */
+  readonly entry: CacheEntry | null;
+  readonly client: Client;
+}
+
 /** The reply to a URL for a client; without a content, the URL is remembered until the headers of a request are known. */
-class KeptReply extends Attached {
+class KeptReply extends Attached implements Source {
+  readonly url: string;
+  readonly entry: CacheEntry | null;
+  readonly client: Client;
   /** The next reply to the same URL. */
   following: KeptReply | null = null;
 
   constructor(
-    private readonly replies: KeptReplies,
-    readonly url: string,
-    /** The answer that it is made of, or null if the reply is always the same. */
-    readonly entry: CacheEntry | null,
-    readonly client: Client,
+    private readonly owner: KeptReplies,
+    { url, entry, client }: Source,
     readonly content: Content | null,
     { size, group }: Pick<Kept, 'size' | 'group'>,
   ) {
     super(size, group);
+    this.url = url;
+    this.entry = entry;
+    this.client = client;
   }
 
   evicted(): void {
@@ -104,15 +134,23 @@ class KeptReply extends Attached {
   }
 
   gone(): void {
-    this.replies.forget(this);
+    this.owner.forget(this);
   }
 }
 
-const NO_CLIENT = new Client(null, '', [], PUBLIC, NO_POSITION, 0);
+/** Of replies without the headers of a request. */
+const NO_CLIENT = clientOfAll([]);
+
+/** Headers whose caller does not matter. */
+function clientOfAll(headers: KeptHeaders): Client {
+  return new Client(null, '', { headers, caller: PUBLIC, seen: NO_POSITION }, 0);
+}
 
 export class KeptReplies implements ReplyMemory {
   /** By path and query string: the latest reply, which leads to the others. */
   readonly #byUrl = new Map<string, KeptReply>();
+  /** The number of replies by method and URL, for methods with a body: the body follows in the key above. */
+  readonly #withBody = new Map<string, number>();
   /** By the headers. */
   readonly #clients = new Map<string, Client>();
   readonly #heads = growingCache<Head>(MAX_HEADS);
@@ -153,16 +191,50 @@ export class KeptReplies implements ReplyMemory {
     if (this.#hosts > 1) return null;
     const reply = find(first, this.#headers, this.#count);
     if (reply === null || reply.content === null) return this.#headers.slice(0, this.#count);
+    return this.#reply(reply, reply.content, { request, response, body: null }) || reply.client.headers;
+  }
+
+  hold(path: string, request: ServerRequest): HeldForReply | null {
+    if (this.#withBody.size === 0) return null;
+    if (!this.#withBody.has(urlOf(methodOf(request), path, request.getQuery() ?? ''))) return null;
+    const all: string[] = [];
+    const headers: string[] = [];
+    let [lengths, length, hosts, id] = [0, 0, 0, ''];
+    request.forEach((name, value) => {
+      all.push(name, value);
+      if (name === 'host') hosts++;
+      if (name === 'x-request-id') id ||= value;
+      else if (name === 'content-length') {
+        lengths++;
+        length = /^\d{1,5}$/.test(value) ? Number(value) : Number.POSITIVE_INFINITY;
+      } else if (!IGNORED.has(name) || COMPARED_WITH_BODY.has(name)) {
+        if (name !== 'connection' || value !== 'keep-alive') headers.push(name, value);
+      }
+    });
+    if (lengths !== 1 || length === 0 || length > MAX_BODY_LENGTH || hosts !== 1 || !mayBeKept(headers)) return null;
+    return { request: new HeldRequest(request, path, all), headers, requestId: id };
+  }
+
+  answerHeld({ request, headers, requestId: id }: HeldForReply, body: Buffer, response: ServerResponse): boolean {
+    const first = this.#byUrl.get(urlOf(methodOf(request), request.getUrl(), request.getQuery()) + textOf(body));
+    const reply = first === undefined ? null : find(first, headers, headers.length);
+    if (reply === null || reply.content === null) return false;
+    this.#requestId = id;
+    return this.#reply(reply, reply.content, { request, response, body });
+  }
+
+  /** Returns whether the reply may be used, and was sent. */
+  #reply(reply: KeptReply, content: Content, { request, response, body }: Served): boolean {
     const now = performance.now();
-    if (!this.#isValid(reply, now)) return reply.client.headers;
-    const { content, entry } = reply;
-    if (entry !== null) this.cache?.hit(entry, now);
+    if (!this.#isValid(reply, now)) return false;
+    if (reply.entry !== null) this.cache?.hit(reply.entry, now);
     this.cache?.touch(reply);
-    this.#send(response, content);
+    if (body === null) this.#send(response, content);
+    else response.cork(() => this.#send(response, content));
     const status = content.isModified ? 200 : 304;
     content.counter?.count(status, performance.now() - now);
     const takers = this.recorder.current === null ? 0 : this.recorder.draw();
-    if (takers !== 0) this.recorder.add(answeredRequest(request, reply, now), status, takers);
+    if (takers !== 0) this.recorder.add(answeredRequest(request, reply, { begun: now, body }), status, takers);
     return true;
   }
 
@@ -191,9 +263,11 @@ export class KeptReplies implements ReplyMemory {
 
   keep(exchange: Exchange, reply: Reply, head: string): void {
     const { accessToken, method, closes, kept } = exchange;
-    if (accessToken !== '' || method !== 'GET' || closes || reply.secret || !head.startsWith(NEXT)) return;
+    if (accessToken !== '' || method === 'HEAD' || closes || reply.secret || !head.startsWith(NEXT)) return;
     if (!exchange.isRepeatable || exchange.revision !== this.revision) return;
-    const url = `${exchange.path}?${exchange.queryString}`;
+    const { received, path, queryString } = exchange;
+    if (method !== 'GET' && (kept === null || received === null || received.length > MAX_BODY_LENGTH)) return;
+    const url = urlOf(method, path, queryString) + (received === null ? '' : textOf(received));
     if (kept === null) this.#keepConstant(exchange, reply, { url, head });
     else if (kept.answer instanceof CacheEntry && !kept.caller.isAddressBound)
       this.#keep(exchange, reply, { url, head, entry: kept.answer, caller: kept.caller });
@@ -205,13 +279,13 @@ export class KeptReplies implements ReplyMemory {
     const { keptHeaders: headers } = exchange;
     const size = { size: 0, group: 0 };
     if (headers === null) {
-      if (!this.#byUrl.has(url)) this.#add(new KeptReply(this, url, null, NO_CLIENT, null, size));
+      if (!this.#byUrl.has(url)) this.#add(new KeptReply(this, { url, entry: null, client: NO_CLIENT }, null, size));
       return;
     }
     const content = this.#contentOf(exchange, reply, head);
     if (content === null || !mayBeKept(headers)) return;
-    const client = new Client(null, '', headers, PUBLIC, NO_POSITION, 0);
-    this.#add(new KeptReply(this, url, null, client, content, size));
+    const client = clientOfAll(headers);
+    this.#add(new KeptReply(this, { url, entry: null, client }, content, size));
   }
 
   #keep(exchange: Exchange, reply: Reply, sent: Sent & { entry: CacheEntry; caller: Identity }): void {
@@ -220,9 +294,9 @@ export class KeptReplies implements ReplyMemory {
     const { keptHeaders: headers } = exchange;
     const group = groupFor(callerName(caller, exchange));
     const urlBytes = REPLY_BYTES + 2 * url.length;
-    if (headers === null) {
+    if (headers === null || entry.hits < HITS_BEFORE_REPLY) {
       if (!this.#byUrl.has(url))
-        this.#attach(new KeptReply(this, url, entry, NO_CLIENT, null, { size: urlBytes, group }));
+        this.#attach(new KeptReply(this, { url, entry, client: NO_CLIENT }, null, { size: urlBytes, group }));
       return;
     }
     if (!mayBeKept(headers)) return;
@@ -236,7 +310,7 @@ export class KeptReplies implements ReplyMemory {
     if (content === null) return;
     const isCopy = entry.body === null || content.body.buffer !== entry.body.buffer;
     const size = urlBytes + (isCopy ? content.body.length : 0);
-    this.#attach(new KeptReply(this, url, entry, client, content, { size, group }));
+    this.#attach(new KeptReply(this, { url, entry, client }, content, { size, group }));
   }
 
   /** The client with these headers, which now identify the caller; null if there is no memory for it. */
@@ -248,7 +322,9 @@ export class KeptReplies implements ReplyMemory {
     const key = headers.join('\0');
     const known = this.#clients.get(key);
     const isSame = known !== undefined && known.next !== null && isSameCaller(known.caller, caller);
-    const client = isSame ? known : new Client(this, key, headers, caller, readPosition(exchange.position), group);
+    const client = isSame
+      ? known
+      : new Client(this, key, { headers, caller, seen: readPosition(exchange.position) }, group);
     const { identities, readHooks } = this.revisions;
     // Hooks may add conditions to reads that had none.
     if (isSame && client.readHooks !== readHooks) {
@@ -296,6 +372,16 @@ export class KeptReplies implements ReplyMemory {
     }
     reply.following = this.#byUrl.get(url) ?? null;
     this.#byUrl.set(url, reply);
+    this.#countWithBody(url, 1);
+  }
+
+  #countWithBody(url: string, change: number): void {
+    const end = url.indexOf('\n');
+    if (end < 0) return;
+    const requested = url.slice(0, end + 1);
+    const count = (this.#withBody.get(requested) ?? 0) + change;
+    if (count > 0) this.#withBody.set(requested, count);
+    else this.#withBody.delete(requested);
   }
 
   /** It has left the memory. */
@@ -309,6 +395,7 @@ export class KeptReplies implements ReplyMemory {
     else if (following) this.#byUrl.set(url, following);
     else this.#byUrl.delete(url);
     reply.following = null;
+    this.#countWithBody(url, -1);
     if (--client.replies === 0) this.forgetClient(client);
   }
 
@@ -330,6 +417,29 @@ export class KeptReplies implements ReplyMemory {
   }
 }
 
+/** A request, and where its reply goes. */
+interface Served {
+  readonly request: ServerRequest;
+  readonly response: ServerResponse;
+  readonly body: Buffer | null;
+}
+
+/** SEARCH and QUERY are one method. */
+function methodOf(request: ServerRequest): string {
+  const method = request.getCaseSensitiveMethod();
+  return method === 'QUERY' ? 'SEARCH' : method;
+}
+
+/** What a reply is found by, in front of the bytes of the body. No URL has a line break. */
+function urlOf(method: string, path: string, query: string): string {
+  return method === 'GET' ? `${path}?${query}` : `${method} ${path}?${query}\n`;
+}
+
+/** A character for each byte. */
+function textOf(body: Buffer): string {
+  return body.toString('latin1');
+}
+
 interface Sent {
   readonly url: string;
   /** The headers after the id of the request. */
@@ -340,10 +450,10 @@ interface Sent {
 function answeredRequest(
   request: ServerRequest,
   { client, entry, content }: KeptReply,
-  begun: number,
+  { begun, body }: { readonly begun: number; readonly body: Buffer | null },
 ): AnsweredRequest {
   return {
-    method: 'GET',
+    method: methodOf(request),
     path: request.getUrl(),
     queryString: request.getQuery() ?? '',
     headers: { prefer: request.getHeader('prefer'), accept: request.getHeader('accept') },
@@ -351,8 +461,8 @@ function answeredRequest(
     begun,
     identity: client.caller,
     statementText: entry?.shape.compiled.statement.text ?? '',
-    received: null,
-    hasJsonBody: false,
+    received: body && Buffer.from(body),
+    hasJsonBody: body !== null,
     isWrite: false,
     sentBytes: content?.body.length ?? 0,
     stageTimes: null,

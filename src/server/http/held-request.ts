@@ -1,0 +1,94 @@
+/** A request that waits for its body: its reply may be in memory, found by the URL, the headers and the body. */
+import type { ServerRequest, ServerResponse } from './transport.js';
+
+/** The name and the value of each header, one after the other. */
+type HeaderList = readonly string[];
+
+/** A request as it came. uWebSockets keeps its own only until the handler returns. */
+export class HeldRequest implements ServerRequest {
+  readonly #method: string;
+  readonly #query: string;
+
+  constructor(
+    request: ServerRequest,
+    private readonly path: string,
+    private readonly headers: HeaderList,
+  ) {
+    this.#method = request.getCaseSensitiveMethod();
+    this.#query = request.getQuery() ?? '';
+  }
+
+  getCaseSensitiveMethod(): string {
+    return this.#method;
+  }
+
+  getUrl(): string {
+    return this.path;
+  }
+
+  getQuery(): string {
+    return this.#query;
+  }
+
+  getHeader(lowerCaseName: string): string {
+    const { headers } = this;
+    for (let index = 0; index < headers.length; index += 2)
+      if (headers[index] === lowerCaseName) return headers[index + 1] ?? '';
+    return '';
+  }
+
+  forEach(read: (name: string, value: string) => void): void {
+    const { headers } = this;
+    for (let index = 0; index < headers.length; index += 2) read(headers[index] ?? '', headers[index + 1] ?? '');
+  }
+}
+
+type TakeChunk = Parameters<ServerResponse['onData']>[0];
+
+/** The body of a request, of which the first part has come. */
+export class HeldBody {
+  #take: TakeChunk | null = null;
+
+  constructor(
+    private readonly first: ArrayBuffer,
+    private readonly isWhole: boolean,
+  ) {}
+
+  onData(take: TakeChunk): void {
+    this.#take = take;
+    take(this.first, this.isWhole);
+  }
+
+  /** Another part has come. */
+  next(chunk: ArrayBuffer, isLast: boolean): void {
+    this.#take?.(chunk, isLast);
+  }
+}
+
+/**
+ * Waits for the body, which mostly comes with the head. `answer` replies if it is whole and its reply is in memory. Otherwise `serve`
+ * goes on with the request. `onEnd` is called when the request is answered, was passed on or will not come.
+ */
+export function holdBody(
+  response: ServerResponse,
+  answer: (body: Buffer) => boolean,
+  serve: (body: HeldBody) => void,
+  onEnd: () => void,
+): void {
+  let held: HeldBody | null = null;
+  let isOver = false;
+  response.onAborted(() => {
+    if (!isOver && held === null) onEnd();
+    isOver = true;
+  });
+  response.onData((chunk, isLast) => {
+    if (held !== null) held.next(chunk, isLast);
+    if (held !== null || isOver) return;
+    if (isLast && answer(Buffer.from(chunk))) isOver = true;
+    else {
+      held = new HeldBody(chunk, isLast);
+      serve(held);
+    }
+    onEnd();
+  });
+}
