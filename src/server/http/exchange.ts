@@ -151,7 +151,7 @@ export class Exchange {
   isRepeatable = true;
   /** The body, if a part of it came before this was made, or null. */
   heldBody: HeldBody | null = null;
-  /** Of the memory of replies, when the request came. */
+  /** The revision of the memory of replies when the request came. */
   revision = 0;
   /** The request headers, if replies to this URL are kept in memory, or null. */
   keptHeaders: readonly string[] | null = null;

@@ -7,7 +7,7 @@ import type { ServerRequest, ServerResponse } from './transport.js';
 /** The names and values of the headers that may change a reply, one after the other. */
 export type KeptHeaders = readonly string[];
 
-/** Numbers that grow. Who sends a request, and what they may read, is the same as long as they do. */
+/** Numbers that grow. As long as they are the same, a token belongs to the same caller, who may read the same. */
 export interface Revisions {
   /** Grows whenever a token may belong to another caller. */
   readonly identities: number;
@@ -28,7 +28,7 @@ export interface ReplyMemory {
   readonly revision: number;
   /** Answers the GET request if its reply is kept. Otherwise returns its headers, if replies of its URL are kept, or null. */
   answer(path: string, request: ServerRequest, response: ServerResponse): true | KeptHeaders | null;
-  /** A request with a body, if replies to its URL are kept. Null if it passes through the stages without waiting for the body. */
+  /** A request with a body, if replies to its URL are kept, or null if it passes through the stages without waiting for its body. */
   hold(path: string, request: ServerRequest): HeldForReply | null;
   /** Answers the request with this body if its reply is kept. */
   answerHeld(held: HeldForReply, body: Buffer, response: ServerResponse): boolean;

@@ -91,7 +91,7 @@ interface Head {
   readonly tagAt: number;
 }
 
-/** What is sent. */
+/** The parts of a reply that are sent. */
 interface Content {
   readonly head: Head;
   readonly tag: string;
@@ -100,7 +100,7 @@ interface Content {
   readonly counter: RequestCounter | null;
 }
 
-/** What a reply is made of. */
+/** The URL, the answer and the client that a reply belongs to. */
 interface Source {
   readonly url: string;
   /** The answer, or null if the reply is always the same. */
@@ -138,7 +138,7 @@ class KeptReply extends Attached implements Source {
   }
 }
 
-/** Of replies without the headers of a request. */
+/** For replies without the headers of a request. */
 const NO_CLIENT = clientOfAll([]);
 
 /** Headers whose caller does not matter. */
@@ -430,7 +430,7 @@ function methodOf(request: ServerRequest): string {
   return method === 'QUERY' ? 'SEARCH' : method;
 }
 
-/** What a reply is found by, in front of the bytes of the body. No URL has a line break. */
+/** The key of a reply, in front of the bytes of the body. No URL has a line break. */
 function urlOf(method: string, path: string, query: string): string {
   return method === 'GET' ? `${path}?${query}` : `${method} ${path}?${query}\n`;
 }
