@@ -4,11 +4,14 @@
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { serviceUnavailable } from './errors.js';
+import { Heap } from './heap.js';
 
 /** The caller of the work, and the facts about it that the queue needs. */
 export interface Turn {
   /** '' for the service itself, which has no share. */
   readonly caller: string;
+  /** Callers with a lower rank come first, and those with the same rank take turns. */
+  readonly rank?: number;
   /** The client that waits for the work. It leaves the queue when it disconnects. */
   readonly client?: { readonly aborted: boolean; onAbort?(listener: () => void): void };
   /** Whether it takes several locks, so that work of the same kind may deadlock with it. */
@@ -43,18 +46,19 @@ export async function inScope<Result>(work: (scope: Scope) => Promise<Result>): 
 }
 
 export const OWN_TURN: Turn = Object.freeze({ caller: '' });
+const LOCKING_TURN: Turn = Object.freeze({ caller: '', takesLocks: true });
 
 export interface LimiterOptions {
-  /** Milliseconds. */
-  readonly waitTimeout: number;
+  /** Milliseconds. By default work waits for as long as the work before it takes. */
+  readonly waitTimeout?: number;
   /**
    * The most that one caller may have at a time. By default half, a quarter for work that takes several locks, and three quarters of both
    * while there is no other caller.
    */
   readonly share?: number;
   readonly maxWaiting?: number;
-  /** The error for work whose time has passed, or for which the queue has no room. */
-  readonly refusal: () => Error;
+  /** The error for work whose time has passed, or for which the queue has no room. `isBusiest`: its caller has most of the work that waits. */
+  readonly refusal?: (isBusiest: boolean) => Error;
 }
 
 /** Something that work has, until it leaves it. */
@@ -70,12 +74,18 @@ interface Waiting {
   readonly refuse: (reason: Error) => void;
   /** The number of turns when it came. */
   readonly since: number;
+  /** The number of all work that has waited before it. */
+  readonly order: number;
 }
 
 /** A caller with work that waits or runs. */
 interface Caller {
   readonly name: string;
-  readonly waiting: Set<Waiting>;
+  /** Callers with equal rights are served in this order. */
+  readonly order: number;
+  /** The work that waits, by whether it takes several locks. */
+  readonly waiting: { readonly plain: Waiting[]; readonly locking: Waiting[] };
+  rank: number;
   running: number;
   /** How many of these take several locks. */
   locking: number;
@@ -100,6 +110,9 @@ export class Limiter {
   /** Whether some work has waited in vain, and none has ended since. */
   isStarved = false;
   readonly #callers = new Map<string, Caller>();
+  /** Callers with waiting work: the next one first, and the one with the longest queue first. */
+  readonly #next = new Heap<Caller>(isNext);
+  readonly #longest = new Heap<Caller>(isLonger);
   /** Callers whose work has met a deadlock, and until when it runs one at a time. */
   readonly #calm = new Map<string, number>();
   /** The caller of the last turn, and when the last turns of this one and of any other caller were. */
@@ -107,8 +120,9 @@ export class Limiter {
   #running = 0;
   #waiting = 0;
   #turns = 0;
+  #arrivals = 0;
   #isFollowed = false;
-  #isClosed = false;
+  #closedBy: (() => Error) | null = null;
 
   /** `size` is how much work runs at a time. */
   constructor(
@@ -123,7 +137,7 @@ export class Limiter {
 
   /** The callers of the work that waits, in their order; each as often as it has such work. */
   get waitingCallers(): readonly string[] {
-    return [...this.#callers.values()].flatMap(({ name, waiting }) => Array<string>(waiting.size).fill(name));
+    return [...this.#callers.values()].flatMap((caller) => Array<string>(lengthOf(caller)).fill(caller.name));
   }
 
   /** From now on, work that is begun inside of other work takes its place: it waits only for work inside of the same place. */
@@ -158,7 +172,7 @@ export class Limiter {
   }
 
   enter(turn: Turn): Place | Promise<Place> {
-    if (this.#isClosed) throw stopped();
+    if (this.#closedBy) throw this.#closedBy();
     const outer = this.#outerPlace(turn.scope);
     return outer ? outer.inner(this.options).#enter(turn) : this.#enter(turn);
   }
@@ -166,13 +180,19 @@ export class Limiter {
   #enter(turn: Turn): Place | Promise<Place> {
     this.#note(turn.caller);
     const caller = this.#callerOf(turn.caller);
-    return this.#mayRun(caller, turn) ? this.#take(caller, turn) : this.#wait(caller, turn);
+    caller.rank = turn.rank ?? 0;
+    if (!this.#mayRun(caller, turn)) return this.#wait(caller, turn);
+    const place = this.#take(caller, turn);
+    if (this.#waiting > 0) this.#changed(caller);
+    return place;
   }
 
   #callerOf(name: string): Caller {
     const known = this.#callers.get(name);
     if (known) return known;
-    const caller: Caller = { name, waiting: new Set(), running: 0, locking: 0, served: this.#turns - HALF };
+    const waiting = { plain: [], locking: [] };
+    const served = this.#turns - HALF;
+    const caller: Caller = { name, order: ++this.#arrivals, waiting, rank: 0, running: 0, locking: 0, served };
     this.#callers.set(name, caller);
     return caller;
   }
@@ -223,80 +243,107 @@ export class Limiter {
       this.#running--;
       caller.running--;
       if (turn.takesLocks) caller.locking--;
-      this.#forget(caller);
+      this.#changed(caller);
       this.#admit();
     });
     if (turn.scope) turn.scope.place = place;
     return place;
   }
 
-  #forget({ name, running, waiting }: Caller): void {
-    if (running === 0 && waiting.size === 0) this.#callers.delete(name);
+  /** Puts the caller where it belongs after its work has changed. */
+  #changed(caller: Caller): void {
+    if (lengthOf(caller) > 0) {
+      this.#next.put(caller);
+      this.#longest.put(caller);
+      return;
+    }
+    this.#next.delete(caller);
+    this.#longest.delete(caller);
+    if (caller.running === 0) this.#callers.delete(caller.name);
   }
 
   #wait(caller: Caller, turn: Turn): Promise<Place> {
+    const queue = turn.takesLocks ? caller.waiting.locking : caller.waiting.plain;
     return new Promise((resolve, reject) => {
       const end = (): void => {
         clearTimeout(timer);
-        if (caller.waiting.delete(waiting)) this.#waiting--;
+        if (queue[0] === waiting) queue.shift();
+        else queue.splice(queue.indexOf(waiting), 1);
+        this.#waiting--;
       };
       const refuse = (reason: Error): void => {
         end();
-        this.#forget(caller);
+        this.#changed(caller);
         reject(reason);
       };
       const admit = (): void => {
         end();
-        resolve(this.#take(caller, turn));
+        const place = this.#take(caller, turn);
+        this.#changed(caller);
+        resolve(place);
       };
-      const waiting: Waiting = { turn, admit, refuse, since: this.#turns - HALF };
-      const timer = setTimeout(() => {
-        this.isStarved = true;
-        refuse(this.options.refusal());
-      }, this.options.waitTimeout);
-      caller.waiting.add(waiting);
+      const waiting: Waiting = { turn, admit, refuse, since: this.#turns - HALF, order: ++this.#arrivals };
+      const timer = this.#atDeadline(refuse);
+      queue.push(waiting);
       this.#waiting++;
+      this.#changed(caller);
       turn.client?.onAbort?.(() => {
-        if (caller.waiting.has(waiting)) refuse(clientLeft());
+        if (queue.includes(waiting)) refuse(clientLeft());
       });
       this.#bound();
     });
   }
 
+  #atDeadline(refuse: (reason: Error) => void): NodeJS.Timeout | undefined {
+    const { waitTimeout } = this.options;
+    if (waitTimeout === undefined) return;
+    return setTimeout(() => {
+      this.isStarved = true;
+      refuse(this.#refusal(false));
+    }, waitTimeout);
+  }
+
+  #refusal(isBusiest: boolean): Error {
+    return this.options.refusal?.(isBusiest) ?? serviceUnavailable('database', 'Too many requests are waiting');
+  }
+
   /** The caller with the longest queue gives up its last work. If there are several, the newest caller does. */
   #bound(): void {
     if (this.#waiting <= (this.options.maxWaiting ?? MAX_WAITING)) return;
-    let longest: Caller | null = null;
-    for (const caller of this.#callers.values())
-      if (caller.waiting.size >= (longest?.waiting.size ?? 0)) longest = caller;
-    [...(longest?.waiting ?? [])].at(-1)?.refuse(this.options.refusal());
+    const { first: longest } = this.#longest;
+    if (longest) lastOf(longest)?.refuse(this.#refusal(lengthOf(longest) > 1));
   }
 
   #admit(): void {
     while (this.#waiting > 0 && this.#running < this.size) {
-      const next = this.#next();
-      if (next === null) return;
+      const next = this.#nextWaiting();
+      if (!next) return;
       if (next.turn.client?.aborted) next.refuse(clientLeft());
       else next.admit();
     }
   }
 
-  /** The caller with the least running work is next. If there are several, the one whose last turn is the longest ago is, then the first. */
-  #next(): Waiting | null {
-    let found: { readonly caller: Caller; readonly waiting: Waiting } | null = null;
-    for (const caller of this.#callers.values()) {
-      const isLater =
-        found !== null &&
-        (runningOf(caller) - runningOf(found.caller) || lastTurnOf(caller) - lastTurnOf(found.caller)) >= 0;
-      // A caller without a free place would have its whole queue looked through.
-      if (isLater || !this.#mayRun(caller, OWN_TURN)) continue;
-      for (const waiting of caller.waiting)
-        if (this.#mayRun(caller, waiting.turn)) {
-          found = { caller, waiting };
-          break;
-        }
+  /** The first work that may run. Callers that may not have running work, or had a deadlock, so there are few of them. */
+  #nextWaiting(): Waiting | undefined {
+    const skipped: Caller[] = [];
+    let found: Waiting | undefined;
+    for (let { first } = this.#next; first && !found; { first } = this.#next) {
+      found = this.#admissible(first);
+      if (found) break;
+      this.#next.delete(first);
+      skipped.push(first);
     }
-    return found?.waiting ?? null;
+    for (const caller of skipped) this.#next.put(caller);
+    return found;
+  }
+
+  /** The first work of the caller that may run. */
+  #admissible(caller: Caller): Waiting | undefined {
+    const { plain, locking } = caller.waiting;
+    return earlier(
+      this.#mayRun(caller, OWN_TURN) ? plain[0] : undefined,
+      this.#mayRun(caller, LOCKING_TURN) ? locking[0] : undefined,
+    );
   }
 
   /** After a deadlock. For a while, work of these callers that takes locks runs one at a time. */
@@ -307,10 +354,25 @@ export class Limiter {
   }
 
   /** All work that waits is refused, and so is what comes later. */
-  close(): void {
-    this.#isClosed = true;
-    for (const { waiting } of [...this.#callers.values()]) for (const { refuse } of [...waiting]) refuse(stopped());
+  close(reason: () => Error = stopped): void {
+    this.#closedBy = reason;
+    for (const { waiting } of [...this.#callers.values()])
+      for (const { refuse } of [...waiting.plain, ...waiting.locking]) refuse(reason());
   }
+}
+
+/** By rank, the caller with the least running work is next. If there are several, the one whose last turn is the longest ago is, then the first. */
+function isNext(one: Caller, other: Caller): boolean {
+  return (
+    (one.rank - other.rank ||
+      runningOf(one) - runningOf(other) ||
+      lastTurnOf(one) - lastTurnOf(other) ||
+      one.order - other.order) < 0
+  );
+}
+
+function isLonger(one: Caller, other: Caller): boolean {
+  return (lengthOf(one) - lengthOf(other) || one.rank - other.rank || one.order - other.order) > 0;
 }
 
 /** A new caller comes after those that were served before, and before the one that was served last. */
@@ -322,10 +384,21 @@ function runningOf({ name, running }: Caller): number {
 }
 
 /** The turn that the caller had last, or for work without a caller the turn at which the oldest of it came. */
-function lastTurnOf({ name, served, waiting }: Caller): number {
-  if (name !== '') return served;
-  for (const { since } of waiting) return since;
-  return served;
+function lastTurnOf(caller: Caller): number {
+  return caller.name === '' ? (earlier(caller.waiting.plain[0], caller.waiting.locking[0])?.since ?? 0) : caller.served;
+}
+
+function earlier(one: Waiting | undefined, other: Waiting | undefined): Waiting | undefined {
+  return one && other ? (one.order < other.order ? one : other) : (one ?? other);
+}
+
+function lengthOf({ waiting: { plain, locking } }: Caller): number {
+  return plain.length + locking.length;
+}
+
+function lastOf({ waiting }: Caller): Waiting | undefined {
+  const [plain, locking] = [waiting.plain.at(-1), waiting.locking.at(-1)];
+  return (plain?.order ?? 0) > (locking?.order ?? 0) ? plain : locking;
 }
 
 class HeldPlace implements Place {

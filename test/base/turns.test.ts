@@ -3,7 +3,8 @@ import { EventEmitter } from 'node:events';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import { ServiceError, serviceUnavailable } from '../../src/base/errors.js';
-import { Limiter, type LimiterOptions, OWN_TURN, type Turn } from '../../src/base/limiter.js';
+import { Heap } from '../../src/base/heap.js';
+import { Limiter, type LimiterOptions, OWN_TURN, type Place, type Turn } from '../../src/base/limiter.js';
 
 const REFUSED = { code: 'SERVICE_UNAVAILABLE', status: 503 };
 
@@ -200,6 +201,71 @@ t.test('a full queue refuses the last work of the caller who waits most', async 
   await work.end('running');
   await work.end('b1');
   t.equal(await other, 'b1');
+});
+
+t.test('callers with a lower rank come first', async (t) => {
+  const work = new Work(1);
+  for (const [caller, rank] of [
+    ['a', 3],
+    ['b', 3],
+    ['c', 2],
+    ['b', 1],
+  ] as const)
+    void work.begin(`${caller} ${rank}`, { caller, rank });
+  await nextTurn();
+  for (const name of ['a 3', 'b 3', 'b 1', 'c 2']) await work.end(name);
+  t.strictSame(work.begun, ['a 3', 'b 3', 'b 1', 'c 2']);
+});
+
+t.test('the error says whether the caller has most of the waiting work', async (t) => {
+  const refusal = (isBusiest: boolean): Error => new Error(isBusiest ? 'too many of yours' : 'too many');
+  const work = new Work(1, { maxWaiting: 2, refusal });
+  for (const name of ['running', 'first']) void work.begin(name, ann);
+  void work.begin('second', ann);
+  await t.rejects(work.begin('third', ann), { message: 'too many of yours' });
+  const crowd = new Work(1, { maxWaiting: 2, refusal });
+  for (const caller of ['running', 'first', 'second']) void crowd.begin(caller, { caller });
+  await t.rejects(crowd.begin('third', { caller: 'third' }), { message: 'too many' });
+});
+
+t.test('an admission takes no longer where thousands of callers wait', async (t) => {
+  const limiter = new Limiter(8, {});
+  const held: Place[] = [];
+  const callers = Array.from({ length: 9_000 }, (_, index) => Promise.resolve(limiter.enter({ caller: `${index}` })));
+  const entered = callers.map((entering) => entering.then((place) => held.push(place)));
+  await nextTurn();
+  const before = process.cpuUsage();
+  for (let place = held.shift(); place; place = held.shift()) {
+    place.leave();
+    if (held.length === 0) await nextTurn();
+  }
+  await Promise.all(entered);
+  const { user } = process.cpuUsage(before);
+  t.ok(
+    user < 500_000,
+    `9,000 admissions took ${user / 1_000} ms of processor time; one that looks at all callers takes 0.2 ms`,
+  );
+});
+
+t.test('a heap has the least entry first, also after entries have changed', (t) => {
+  const heap = new Heap<{ rank: number }>((one, other) => one.rank < other.rank);
+  const entries = Array.from({ length: 200 }, (_, index) => ({ rank: (index * 7_919) % 211 }));
+  for (const entry of entries) heap.put(entry);
+  for (const [index, entry] of entries.entries()) {
+    if (index % 3 === 0) heap.delete(entry);
+    if (index % 3 === 1) heap.put(Object.assign(entry, { rank: (index * 104_729) % 223 }));
+  }
+  const left = entries.filter((_, index) => index % 3 !== 0).map(({ rank }) => rank);
+  const taken: number[] = [];
+  for (let { first } = heap; first; { first } = heap) {
+    taken.push(first.rank);
+    heap.delete(first);
+  }
+  t.strictSame(
+    taken,
+    left.sort((one, other) => one - other),
+  );
+  t.end();
 });
 
 t.test('after a deadlock, callers that took part in it run one at a time, others do not', async (t) => {

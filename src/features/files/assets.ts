@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import { forbidden, invalidQuery, rangeNotSatisfiable } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
 import { isOneOf } from '../../base/narrow.js';
+import { networkOf } from '../../server/access/addresses.js';
 import { type ApiRoute, type Description, route } from '../../server/api/action.js';
 import {
   BOOLEAN,
@@ -70,6 +71,7 @@ async function readAsset(exchange: Exchange, services: FilesServices): Promise<R
       accept: exchange.headers.accept,
       config: services.config,
     });
+  const isPreset = transform?.['key'] !== undefined;
   const type = transformation ? `image/${transformation.format}` : contentType(row);
   const head = {
     type,
@@ -82,12 +84,12 @@ async function readAsset(exchange: Exchange, services: FilesServices): Promise<R
       ),
       'Content-Security-Policy': policyOf(type),
       'Last-Modified': new Date(row.modified_on).toUTCString(),
-      ...(transform?.['format'] === 'auto' || transform?.['key'] !== undefined ? { Vary: 'Accept' } : {}),
+      ...(transform?.['format'] === 'auto' || isPreset ? { Vary: 'Accept' } : {}),
     },
   };
   if (isUnchanged(exchange, head.tag, row)) return { status: 304, body: '', ...head, type: '' };
   return transformation
-    ? { status: 200, ...head, body: await transformed(row, transformation, transform?.['key'] !== undefined, services) }
+    ? { status: 200, ...head, body: await transformed(row, { transformation, isPreset, exchange }, services) }
     : content(exchange, row, head, services);
 }
 
@@ -137,11 +139,16 @@ function rangeOf(header: string, size: number): ByteRange | null {
 /** Stored variants per file: otherwise readers could fill the storage. Presets are few, and their variants are always stored. */
 const MAX_KEPT = 100;
 
+interface TransformRequest {
+  readonly transformation: Transformation;
+  readonly isPreset: boolean;
+  readonly exchange: Exchange;
+}
+
 /** Stored next to the files, and made again if it is removed. */
 async function transformed(
   row: FileRow,
-  transformation: Transformation,
-  isPreset: boolean,
+  { transformation, isPreset, exchange }: TransformRequest,
   services: FilesServices,
 ): Promise<Buffer> {
   const { storages, images, config } = services;
@@ -161,7 +168,7 @@ async function transformed(
       throw invalidQuery(`The image is larger than ${MAX_IMAGE_BYTES} bytes: it can be read, but not transformed`);
     return read(file, size);
   };
-  const made = await images.transform(name, original, transformation);
+  const made = await images.transform(networkOf(exchange.address), name, original, transformation);
   // An image that cannot be kept is sent all the same.
   await keep().catch(() => {});
   return made;

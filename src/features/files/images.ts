@@ -7,6 +7,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { Socket } from 'node:net';
 import { constants, setPriority } from 'node:os';
 import { invalidQuery, ServiceError, serviceUnavailable, unprocessable } from '../../base/errors.js';
+import { Limiter, OWN_TURN, type Turn } from '../../base/limiter.js';
 import { parseOwnJson } from '../../base/narrow.js';
 import { packagePath } from '../../base/package-files.js';
 import { type ImageAnswer, type ImageJob, MessageReader, type Transformation, writeMessage } from './image-messages.js';
@@ -40,24 +41,29 @@ export class Images {
 
   /** The size in pixels, or null if sharp is not installed or cannot read the bytes. */
   async sizeOf(bytes: () => Promise<Buffer>): Promise<ImageSize | null> {
-    const result = await this.#run(this.#measuring, bytes, null).catch((error: unknown) => {
+    const result = await this.#run(this.#measuring, OWN_TURN, bytes, null).catch((error: unknown) => {
       if (error instanceof ServiceError && error.code === 'SERVICE_UNAVAILABLE') throw error;
       return null;
     });
     return result?.answer.kind === 'measured' ? result.answer.size : null;
   }
 
-  /** `name` identifies the image and the transformation. */
-  async transform(name: string, bytes: () => Promise<Buffer>, transformation: Transformation): Promise<Buffer> {
+  /** `name` identifies the image and the transformation. Callers take turns. */
+  async transform(
+    caller: string,
+    name: string,
+    bytes: () => Promise<Buffer>,
+    transformation: Transformation,
+  ): Promise<Buffer> {
     const current = this.#current.get(name);
     if (current) return current;
-    const made = this.#make(bytes, transformation).finally(() => this.#current.delete(name));
+    const made = this.#make({ caller }, bytes, transformation).finally(() => this.#current.delete(name));
     this.#current.set(name, made);
     return made;
   }
 
-  async #make(bytes: () => Promise<Buffer>, transformation: Transformation): Promise<Buffer> {
-    const result = await this.#run(this.#transforming, bytes, transformation);
+  async #make(turn: Turn, bytes: () => Promise<Buffer>, transformation: Transformation): Promise<Buffer> {
+    const result = await this.#run(this.#transforming, turn, bytes, transformation);
     if (!result)
       throw unprocessable('Images can be transformed only where the package "sharp" is installed (npm install sharp)');
     if (result.answer.kind === 'refused')
@@ -71,12 +77,13 @@ export class Images {
 
   async #run(
     processes: ImageProcesses,
+    turn: Turn,
     bytes: () => Promise<Buffer>,
     transformation: Transformation | null,
   ): Promise<ImageResult | null> {
     if (this.#isMissing) return null;
     const job: ImageJob = { most: this.#most, transformation };
-    const result = await processes.run(bytes, job);
+    const result = await processes.run(turn, bytes, job);
     this.#isMissing = result === null;
     return result;
   }
@@ -123,24 +130,28 @@ interface ProcessLimits {
  * nothing to do for a while. Each works on one image at a time; the others wait for their turn, a bounded number for a bounded time.
  */
 export class ImageProcesses {
-  #running = 0;
-  readonly #waiting = new Set<(refusal: ServiceError | null) => void>();
+  readonly #turns: Limiter;
   readonly #idle: ImageProcess[] = [];
   readonly #busy = new Set<ImageProcess>();
   #isStopped = false;
 
-  constructor(private readonly limits: ProcessLimits) {}
+  constructor(private readonly limits: ProcessLimits) {
+    const { processes, timeout } = limits;
+    this.#turns = new Limiter(processes, {
+      waitTimeout: timeout,
+      share: processes,
+      maxWaiting: processes * WAITING_PER_PROCESS,
+      refusal: () => overload(processes),
+    });
+  }
 
   /** The bytes are loaded when it is their turn: waiting images need no memory. Returns null if sharp is not installed. */
-  async run(load: () => Promise<Buffer>, job: ImageJob): Promise<ImageResult | null> {
-    await this.#enter();
-    try {
+  run(turn: Turn, load: () => Promise<Buffer>, job: ImageJob): Promise<ImageResult | null> {
+    return this.#turns.run(turn, async () => {
       const bytes = await load();
       if (this.#isStopped) throw stopping();
-      return await this.#runWith(this.#takeIdle() ?? new ImageProcess(), bytes, job);
-    } finally {
-      this.#leave();
-    }
+      return this.#runWith(this.#takeIdle() ?? new ImageProcess(), bytes, job);
+    });
   }
 
   async #runWith(process: ImageProcess, bytes: Buffer, job: ImageJob): Promise<ImageResult | null> {
@@ -170,37 +181,10 @@ export class ImageProcesses {
     });
   }
 
-  async #enter(): Promise<void> {
-    const { processes, timeout } = this.limits;
-    if (this.#isStopped) throw stopping();
-    if (this.#running < processes) {
-      this.#running++;
-      return;
-    }
-    if (this.#waiting.size >= processes * WAITING_PER_PROCESS) throw overload(processes);
-    await new Promise<void>((resolve, reject) => {
-      const settle = (refusal: ServiceError | null): void => {
-        clearTimeout(timer);
-        this.#waiting.delete(settle);
-        if (refusal) reject(refusal);
-        else resolve();
-      };
-      const timer = setTimeout(() => settle(overload(processes)), timeout).unref();
-      this.#waiting.add(settle);
-    });
-  }
-
-  /** Passes the slot to the next waiter. */
-  #leave(): void {
-    const [next] = this.#waiting;
-    if (next) next(null);
-    else this.#running--;
-  }
-
   /** Resolves when no process is left. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    for (const settle of [...this.#waiting]) settle(stopping());
+    this.#turns.close(stopping);
     for (const process of this.#idle.splice(0)) process.kill();
     const timer = setTimeout(() => {
       for (const process of this.#busy) process.kill();

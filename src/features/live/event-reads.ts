@@ -1,6 +1,7 @@
 /** The reads of subscriptions to events: initial states, visible keys, and items that were changed. */
 
 import { forbidden, forbiddenCollection, unprocessable } from '../../base/errors.js';
+import { Limiter, OWN_TURN } from '../../base/limiter.js';
 import { showsKey } from '../../compiler/model/item-key.js';
 import type { Collection } from '../../compiler/model/model.js';
 import type { RestrictedCollection } from '../../compiler/plan/access.js';
@@ -19,7 +20,6 @@ import type { Mirror } from '../../server/postgres/catalog/watch.js';
 import { knownBy } from '../change-stream/visibility.js';
 import type { EventSource } from './event-subscriber.js';
 import type { LiveStats } from './live-stats.js';
-import { Semaphore } from './semaphore.js';
 import { MAX_VISIBLE_KEYS } from './visible-keys.js';
 
 /** Reads of changed items at the same time: in total, and for one group of subscribers. More would delay those of requests. */
@@ -63,7 +63,7 @@ interface ReadItems {
 }
 
 export class EventReads {
-  readonly #running = new Semaphore(MAX_RUNNING);
+  readonly #running = new Limiter(MAX_RUNNING, { share: MAX_RUNNING, maxWaiting: Number.POSITIVE_INFINITY });
   /** The largest item of the last reads with a statement, in bytes. */
   readonly #sizes = new WeakMap<object, number>();
 
@@ -132,7 +132,7 @@ export class EventReads {
       while (bytes < MAX_HELD_BYTES && !hasFailed && isWanted()) {
         const { value: key, done } = left.next();
         if (done) return;
-        const item = await this.#running.run(() => this.#readItem(prepared, key));
+        const item = await this.#running.run(OWN_TURN, () => this.#readItem(prepared, key));
         read.set(key, item);
         bytes += item?.length ?? 0;
       }

@@ -6,11 +6,12 @@
  */
 
 import { forbiddenCollection, isPassing } from '../../base/errors.js';
+import { Limiter, OWN_TURN, type Turn } from '../../base/limiter.js';
 import type { Collection } from '../../compiler/model/model.js';
 import type { Parsed } from '../../compiler/request/ast.js';
 import { withKeys } from '../../compiler/request/rest.js';
 import { bind } from '../../compiler/sql/parameter.js';
-import type { Identity } from '../../server/access/identity.js';
+import { callerName, type Identity } from '../../server/access/identity.js';
 import type { LoggedTable, Sources, Transaction } from '../../server/changes/change-source.js';
 import type { CommitVisibility, Known } from '../../server/changes/changes.js';
 import { readsOwnTables, relatedTables, tableKey } from '../../server/changes/dependencies.js';
@@ -25,7 +26,6 @@ import {
   type EventSource,
   EventSubscriber,
 } from './event-subscriber.js';
-import { Semaphore } from './semaphore.js';
 import type { Subscribers, SubscriptionCounts } from './subscribers.js';
 import { CHANGES, type Change, eventOf, type RowChange, TableLog } from './table-log.js';
 import { MAX_VISIBLE_KEYS } from './visible-keys.js';
@@ -78,8 +78,8 @@ interface ReadChanges {
 export class LiveEvents implements EventEngine {
   readonly #reads: EventReads;
   readonly #related: RelatedTables;
-  /** Without a limit, initial states would take all connections. */
-  readonly #beginning = new Semaphore(MAX_BEGINNING);
+  /** Without a limit, initial states would take all connections. Callers take turns. */
+  readonly #beginning = new Limiter(MAX_BEGINNING, { share: MAX_BEGINNING, maxWaiting: Number.POSITIVE_INFINITY });
   readonly #logs = new Map<string, TableLog<EventSubscriber>>();
   /** Subscriptions that have not begun: their tables are not known, so all tables with changes have a log. */
   readonly #arrivals = new Set<Arrival>();
@@ -350,7 +350,8 @@ export class LiveEvents implements EventEngine {
     const subscribers = [...versions.keys()];
     try {
       if (changes) await this.#sendChanges(group);
-      else await Promise.all(subscribers.map((each) => this.#beginning.run(() => this.#begin(each, true))));
+      else
+        await Promise.all(subscribers.map((each) => this.#beginning.run(turnOf(each), () => this.#begin(each, true))));
     } catch (error) {
       if (isPassing(error)) setTimeout(() => this.#schedule(), RETRY_MS).unref();
       for (const subscriber of subscribers) {
@@ -411,6 +412,10 @@ function changesOf({ changes }: Pick<EventGroup, 'changes'>, { item }: EventSour
   return [...(changes ?? [])].filter(([key]) => item === null || key === item);
 }
 
+function turnOf({ caller, source }: EventSubscriber): Turn {
+  return caller ? { caller: callerName(caller, source) } : OWN_TURN;
+}
+
 /** The keys of items that were created or updated. */
 function changedKeys(group: Pick<EventGroup, 'changes'>, source: EventSource): readonly string[] {
   return changesOf(group, source).flatMap(([key, { change }]) => (change === 'delete' ? [] : [key]));
@@ -450,7 +455,7 @@ const MAX_CHECKED_KEYS = 1_000;
 class RelatedTables {
   readonly #subscribers = new Map<string, Set<EventSubscriber>>();
   readonly #tables = new Map<EventSubscriber, ReadonlySet<string>>();
-  readonly #reading = new Semaphore(MAX_READING);
+  readonly #reading = new Limiter(MAX_READING, { share: MAX_READING, maxWaiting: Number.POSITIVE_INFINITY });
   readonly #unsure = new Set<EventSubscriber>();
   #timer: NodeJS.Timeout | null = null;
 
@@ -527,7 +532,7 @@ class RelatedTables {
   }
 
   async #run(subscribers: readonly EventSubscriber[]): Promise<void> {
-    const tookMs = await this.#reading.run(() => this.#recheckGroup(subscribers)).catch(() => FAILED_MS);
+    const tookMs = await this.#reading.run(OWN_TURN, () => this.#recheckGroup(subscribers)).catch(() => FAILED_MS);
     const recheckAt = performance.now() + Math.min(tookMs * PAUSES, MAX_PAUSE_MS);
     for (const subscriber of subscribers) {
       subscriber.keys.recheckAt = recheckAt;

@@ -243,8 +243,16 @@ class DirectusConnection extends Connection<WebsocketServices> implements Speake
 
   async #tokensOf(message: Input): Promise<{ readonly accessToken: string; readonly refreshToken: string | null }> {
     const { authentication } = this.services;
+    const { socket } = this;
     const { address: ip, userAgent, origin } = this.client;
-    const client = { ip, userAgent, origin, hasLeft: () => !this.socket.isOpen };
+    const client = {
+      ip,
+      userAgent,
+      origin,
+      get aborted() {
+        return !socket.isOpen;
+      },
+    };
     if (message['email'] !== undefined) {
       const otp = message['otp'] === undefined ? null : readText(message, 'otp');
       const credentials = { email: readEmail(message), password: readText(message, 'password'), otp };

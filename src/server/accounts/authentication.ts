@@ -73,7 +73,7 @@ export async function attempted(
   await loginLimit.attempt(attempt.address);
   await loginLimit.enter(attempt);
   // A client that did not wait gets no result, and causes no more work.
-  if (client.hasLeft()) throw invalidCredentials();
+  if (client.aborted) throw invalidCredentials();
   const takeBack = async (outcome: AttemptOutcome): Promise<void> => {
     await loginLimit.settle(attempt, outcome);
     await loginLimit.forgive(attempt.address);

@@ -50,7 +50,7 @@ export interface LoginClient {
   readonly userAgent: string;
   readonly origin: string;
   /** Whether the client has disconnected. */
-  hasLeft(): boolean;
+  readonly aborted: boolean;
 }
 
 export interface NewSession {

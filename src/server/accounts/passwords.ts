@@ -1,160 +1,93 @@
 /** Passwords: stored as argon2id hashes, and checked against the policy of the settings. */
 import { randomBytes } from 'node:crypto';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { requestsExceeded, ServiceError, serviceUnavailable, unprocessable } from '../../base/errors.js';
 import { growingCache } from '../../base/growing-cache.js';
+import { Limiter, OWN_TURN } from '../../base/limiter.js';
 import { networkOf } from '../access/addresses.js';
 
-interface HashLimits {
-  readonly atOnce: number;
-  /** Waiting, of all sources and of one source. */
-  readonly waiting: number;
-  readonly waitingPerSource: number;
-  /** A hash that has waited longer is refused. */
-  readonly maxWaitMs: number;
-}
+/** A hash keeps a processor busy for tens of milliseconds by design, so that only a few are made at the same time. */
+const HASHED_AT_ONCE = 2;
+const RETRY_MS = 1_000;
 
-/** After this time half of a source's hashes are forgotten. */
+/** After this time half of a network's hashes are forgotten. */
 const HALF_LIFE_MS = 10_000;
 const MAX_REMEMBERED = 10_000;
 
-interface Waiting {
-  readonly source: string;
-  readonly hasLeft: () => boolean;
-  readonly begin: () => void;
-  readonly refuse: (error: Error) => void;
-}
-
 /**
- * The queue of passwords that wait to be hashed. A hash keeps a processor busy for tens of milliseconds by design, so only a few run at the
- * same time, and only so many wait. The next one is that of the source with the fewest hashes of late: a source that sends many at
- * once delays itself, and hardly anybody else.
+ * Hashes in turn. The network with the fewest hashes of late is next: one that sends many passwords at once delays itself, and hardly
+ * anybody else.
  */
 class HashQueue {
-  /** In the order of arrival. */
-  readonly #waiting = new Set<Waiting>();
-  /** The hashes that sources have asked for lately, and when the last one was. */
-  readonly #recent = growingCache<{ count: number; at: number }>(MAX_REMEMBERED);
-  #running = 0;
+  readonly #turns: Limiter;
+  /** The logarithm of the hashes of each network, plus the half-lives that have passed: so it needs no update as time passes. */
+  readonly #ranks = growingCache<number>(MAX_REMEMBERED);
 
-  constructor(private readonly limits: HashLimits) {}
-
-  /** `address` is the client's; '' for the service itself. Rejects at once where too many wait, and after the longest wait. */
-  async run<Result>(address: string, hasLeft: () => boolean, work: () => Promise<Result>): Promise<Result> {
-    const source = networkOf(address);
-    this.#count(source);
-    if (this.#running < this.limits.atOnce) this.#running++;
-    else await this.#wait(source, hasLeft);
-    try {
-      return await work();
-    } finally {
-      // On the next turn of the event loop: without the native library, hashes block it.
-      setImmediate(() => this.#next());
-    }
+  constructor(limits: { readonly waitTimeout: number; readonly maxWaiting: number }) {
+    const refusal = (isBusiest: boolean): Error =>
+      isBusiest ? requestsExceeded({ limit: limits.maxWaiting }, RETRY_MS) : tooMany();
+    this.#turns = new Limiter(HASHED_AT_ONCE, { ...limits, share: HASHED_AT_ONCE, refusal });
   }
 
-  #wait(source: string, hasLeft: () => boolean): Promise<void> {
-    this.#makeRoom(source);
-    return new Promise((resolve, reject) => {
-      const settle = (): void => {
-        clearTimeout(timer);
-        this.#waiting.delete(entry);
-      };
-      const entry: Waiting = {
-        source,
-        hasLeft,
-        begin: () => {
-          settle();
-          resolve();
-        },
-        refuse: (error) => {
-          settle();
-          reject(error);
-        },
-      };
-      const timer = setTimeout(() => entry.refuse(tooMany()), this.limits.maxWaitMs);
-      this.#waiting.add(entry);
-    });
+  /** The address of the client is '' for the service itself. */
+  run<Result>(client: Visitor, work: () => Promise<Result>): Promise<Result> {
+    const caller = networkOf(client.ip);
+    return this.#turns.run({ caller, rank: this.#count(caller), client }, () =>
+      // The next one begins in another turn of the event loop: without the native library, hashes block it.
+      work().finally(nextTurn),
+    );
   }
 
-  /** If the queue is full, removes the last hash of the busiest source, unless the new hash has the same source. */
-  #makeRoom(source: string): void {
-    const { waiting, waitingPerSource } = this.limits;
-    const own = [...this.#waiting].filter((each) => each.source === source).length;
-    if (own >= waitingPerSource) throw requestsExceeded({ limit: waitingPerSource }, RETRY_MS);
-    if (this.#waiting.size < waiting) return;
-    const last = this.#busiest();
-    if (!last || this.#load(last.source) <= this.#load(source)) throw tooMany();
-    last.refuse(requestsExceeded({ limit: waiting }, RETRY_MS));
-  }
-
-  #busiest(): Waiting | null {
-    let found: Waiting | null = null;
-    for (const each of this.#waiting) if (!found || this.#load(each.source) >= this.#load(found.source)) found = each;
-    return found;
-  }
-
-  #next(): void {
-    let found: Waiting | null = null;
-    for (const each of this.#waiting) {
-      if (each.hasLeft()) each.refuse(tooMany());
-      else if (!found || this.#load(each.source) < this.#load(found.source)) found = each;
-    }
-    if (found) found.begin();
-    else this.#running--;
-  }
-
-  #load(source: string): number {
-    const recent = this.#recent.get(source);
-    return recent ? recent.count * 0.5 ** ((performance.now() - recent.at) / HALF_LIFE_MS) : 0;
-  }
-
-  #count(source: string): void {
-    this.#recent.set(source, { count: this.#load(source) + 1, at: performance.now() });
+  #count(network: string): number {
+    const time = performance.now() / HALF_LIFE_MS;
+    const rank = time + Math.log2(2 ** ((this.#ranks.get(network) ?? Number.NEGATIVE_INFINITY) - time) + 1);
+    this.#ranks.set(network, rank);
+    return rank;
   }
 }
-
-const RETRY_MS = 1_000;
 
 const tooMany = (): Error => serviceUnavailable('passwords', 'Too many passwords are waiting to be checked');
 
 /** Logins, and passwords that users choose for themselves. */
-const logins = new HashQueue({ atOnce: 2, waiting: 64, waitingPerSource: 32, maxWaitMs: 10_000 });
+const logins = new HashQueue({ waitTimeout: 10_000, maxWaiting: 64 });
 
 /** Hashed values in items. The callers were allowed to write them, and a request may have thousands, two at a time. */
-const writes = new HashQueue({ atOnce: 2, waiting: 1_000, waitingPerSource: 500, maxWaitMs: 30_000 });
-
-const neverLeaves = (): boolean => false;
+const writes = new HashQueue({ waitTimeout: 30_000, maxWaiting: 1_000 });
 
 /** Hashes a password for the client at `address`, in turn with the others that wait. */
 export function hashPassword(password: string, address: string): Promise<string> {
-  return logins.run(address, neverLeaves, async () => (await argon2()).hash(password));
+  return logins.run(waitingAt(address), async () => (await argon2()).hash(password));
 }
 
 export function hashWritten(secret: string, address: string): Promise<string> {
-  return writes.run(address, neverLeaves, async () => (await argon2()).hash(secret));
+  return writes.run(waitingAt(address), async () => (await argon2()).hash(secret));
 }
 
 let unusedHash: Promise<string> | null = null;
 
 /** Takes as long for a user who does not exist, or has no password, as for one who does. */
 export function verifyPassword(stored: string | null, password: string, address: string): Promise<boolean> {
-  return logins.run(address, neverLeaves, () => matchesHash(stored, password));
+  return logins.run(waitingAt(address), () => matchesHash(stored, password));
 }
 
 interface Visitor {
   readonly ip: string;
   /** Whether the client has disconnected. */
-  hasLeft(): boolean;
+  readonly aborted: boolean;
+}
+
+function waitingAt(ip: string): Visitor {
+  return { ip, aborted: false };
 }
 
 /** Looks the account up when its turn has come: a flood of logins must not fill the connections either. */
 export function verifyAccount<Account extends { readonly password: string | null }>(
   find: () => Promise<Account | null>,
   password: string,
-  { ip, hasLeft }: Visitor,
+  client: Visitor,
 ): Promise<{ account: Account | null; matches: boolean }> {
-  return logins.run(ip, hasLeft, async () => {
+  return logins.run(client, async () => {
     const account = await find();
     return { account, matches: await matchesHash(account?.password ?? null, password) };
   });
@@ -238,27 +171,14 @@ const MATCH_PROGRAM = `
   parentPort.postMessage(texts.every((text) => text.search(pattern) >= 0));
 `;
 
-/** Checks that wait for their turn: each may take as long as a pattern may. */
-const MAX_WAITING = 32;
-
-let last: Promise<unknown> = Promise.resolve();
-let waiting = 0;
+const matchTurns = new Limiter(1, { waitTimeout: 10_000, maxWaiting: 32, refusal: tooMany });
 
 /**
  * In a thread of its own, one after the other: a pattern that backtracks without an end blocks no request and can be stopped. The
  * patterns are those of JavaScript, as clients write them; PostgreSQL reads some of them otherwise.
  */
 function matches({ source, flags }: RegExp, texts: readonly string[]): Promise<boolean> {
-  if (waiting >= MAX_WAITING)
-    return Promise.reject(serviceUnavailable('passwords', 'Too many passwords are waiting to be checked'));
-  waiting++;
-  const result = last
-    .then(() => match({ source, flags, texts }))
-    .finally(() => {
-      waiting--;
-    });
-  last = result.catch(() => {});
-  return result;
+  return matchTurns.run(OWN_TURN, () => match({ source, flags, texts }));
 }
 
 interface MatchInput {

@@ -94,5 +94,12 @@ export function isSameHost(one: URL, other: URL): boolean {
 
 export function clientOf(exchange: Exchange): LoginClient {
   const { userAgent, origin } = exchange.headers;
-  return { ip: exchange.address, userAgent, origin, hasLeft: () => exchange.aborted };
+  return {
+    ip: exchange.address,
+    userAgent,
+    origin,
+    get aborted() {
+      return exchange.aborted;
+    },
+  };
 }

@@ -1,5 +1,6 @@
 /** Work that waits for its turn in the loop of Node, and long texts that are written in slices. */
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { Limiter } from '../../base/limiter.js';
 import { mapSteps, runInSlices, type Steps } from '../../base/time-slices.js';
 
 const MAX_PAUSE_MS = 250;
@@ -12,44 +13,19 @@ const SHORT_WORK_MS = 10;
  * one after the other, however much each of them has waiting.
  */
 export class TurnQueue {
-  readonly #waiting = new Map<string, (() => void)[]>();
-  #isBusy = false;
+  readonly #turns = new Limiter(1, { maxWaiting: Number.POSITIVE_INFINITY });
 
   async run<Result>(caller: string, work: () => Result): Promise<Result> {
-    await this.#turnOf(caller);
+    const place = await this.#turns.enter({ caller });
     await nextTurn();
     const start = performance.now();
     try {
       return work();
     } finally {
       const took = performance.now() - start;
-      if (took < SHORT_WORK_MS) this.#next();
-      else void sleep(Math.min(took, MAX_PAUSE_MS)).then(() => this.#next());
+      if (took < SHORT_WORK_MS) place.leave();
+      else void sleep(Math.min(took, MAX_PAUSE_MS)).then(() => place.leave());
     }
-  }
-
-  #turnOf(caller: string): Promise<void> {
-    if (!this.#isBusy) {
-      this.#isBusy = true;
-      return Promise.resolve();
-    }
-    return new Promise((resolve) => {
-      const waiting = this.#waiting.get(caller);
-      if (waiting) waiting.push(resolve);
-      else this.#waiting.set(caller, [resolve]);
-    });
-  }
-
-  #next(): void {
-    const [first] = this.#waiting;
-    this.#isBusy = first !== undefined;
-    if (!first) return;
-    const [caller, waiting] = first;
-    const resolve = waiting.shift();
-    // Behind all others, where there is more.
-    this.#waiting.delete(caller);
-    if (waiting.length > 0) this.#waiting.set(caller, waiting);
-    resolve?.();
   }
 }
 

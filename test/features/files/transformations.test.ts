@@ -1,5 +1,6 @@
 import sharp from 'sharp';
 import t from 'tap';
+import { OWN_TURN } from '../../../src/base/limiter.js';
 import { ImageProcesses } from '../../../src/features/files/images.js';
 import { noise, transforms, uploadImage } from '../../support/images.js';
 import {
@@ -34,7 +35,7 @@ t.test('a process that was killed because it was idle gets no further image', as
   const processes = new ImageProcesses({ processes: 1, timeout: 30_000, idle });
   const bytes = await flat(10, 20);
   const job = { most: 6_000, transformation: null };
-  const measure = async (): Promise<unknown> => (await processes.run(async () => bytes, job))?.answer;
+  const measure = async (): Promise<unknown> => (await processes.run(OWN_TURN, async () => bytes, job))?.answer;
   const measured = { kind: 'measured', size: { width: 10, height: 20 } };
   t.strictSame(await measure(), measured);
   // Timers of one duration run one after the other: the process was killed, and its end is not known yet.

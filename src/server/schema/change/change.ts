@@ -4,6 +4,7 @@
  * rolls back and retries, so that reads do not queue behind a change that waits for a long read.
  */
 import { serviceUnavailable } from '../../../base/errors.js';
+import { Limiter, OWN_TURN } from '../../../base/limiter.js';
 import { runInSlices } from '../../../base/time-slices.js';
 import { modelSteps } from '../../../compiler/model/introspect.js';
 import { type Model, type TableLocations, tableLocationsOf } from '../../../compiler/model/model.js';
@@ -32,13 +33,16 @@ export interface SchemaChangeLimits {
 }
 
 export class SchemaChanges {
-  #last: Promise<unknown> = Promise.resolve();
+  /** Within an instance changes wait here, so that they take one connection and not all of them. */
+  readonly #turns: Limiter;
 
   constructor(
     private readonly database: Database,
     private readonly mirror: Mirror,
     private readonly limits: SchemaChangeLimits,
-  ) {}
+  ) {
+    this.#turns = new Limiter(1, { waitTimeout: limits.patience, refusal: busy });
+  }
 
   /** As the latest load found it. */
   get model(): Model {
@@ -60,7 +64,7 @@ export class SchemaChanges {
       await draft.record(author);
       return result;
     };
-    const { result, schema } = await this.#enqueue(() => this.#attempt(recorded));
+    const { result, schema } = await this.#turns.run(OWN_TURN, () => this.#attempt(recorded));
     if (schema) await this.mirror.adopt(schema);
     return result;
   }
@@ -86,7 +90,7 @@ export class SchemaChanges {
   async dryRun(act: (changes: SchemaChanger) => Promise<unknown>): Promise<readonly ExecutedStatement[]> {
     const statements: ExecutedStatement[] = [];
     const tried = this.#with(async (work) => {
-      const { result, executed } = await this.#enqueue(() => this.#attemptDry(work));
+      const { result, executed } = await this.#turns.run(OWN_TURN, () => this.#attemptDry(work));
       statements.push(...executed);
       return result;
     });
@@ -112,25 +116,6 @@ export class SchemaChanges {
     // Behind a pooler each transaction begins with settings: what it is has to be said before them.
     const begin = 'begin isolation level repeatable read, read only';
     return this.database.transaction((session) => work(new Draft(session, this.database)), begin);
-  }
-
-  /** Within an instance changes wait here, so that they take one connection and not all of them. */
-  #enqueue<Result>(task: () => Promise<Result>): Promise<Result> {
-    let isLate = false;
-    const turn = this.#last.then(() => {
-      clearTimeout(timer);
-      if (isLate) throw busy();
-      return task();
-    });
-    this.#last = turn.catch(() => {});
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => {
-        isLate = true;
-        reject(busy());
-      }, this.limits.patience);
-    });
-    return Promise.race([turn, late]);
   }
 
   async #attempt<Result>(work: (draft: Draft) => Promise<Result>): Promise<Changed<Result>> {
