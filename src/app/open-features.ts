@@ -27,7 +27,7 @@ import type { Checks } from '../server/postgres/health.js';
 export type CommonContext = Omit<FeatureContext, 'broadcast' | 'ask' | 'use'>;
 
 /** The way to the parts of a feature in all threads. */
-export interface AllThreads {
+interface AllThreads {
   broadcast(feature: string, payload: string): Promise<void>;
   ask(feature: string, question: unknown): Promise<readonly unknown[]>;
 }

@@ -13,7 +13,7 @@ export type AllOptions = typeof OPTIONS & Joined<NonNullable<(typeof features)[n
 export type OptionName = keyof AllOptions;
 
 /** Names of options that things with names of their own have. */
-export type PrefixedName = {
+type PrefixedName = {
   [Name in OptionName]: AllOptions[Name] extends { readonly prefix: infer Prefix extends string }
     ? `${Prefix}${string}`
     : never;

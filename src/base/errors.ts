@@ -26,7 +26,7 @@ const STATUSES = {
 export type ErrorCode = keyof typeof STATUSES;
 
 /** The response that a function asked for, by `raise sqlstate 'PT402'`. It is sent with POSTGREST_ERRORS=true. */
-export interface RaisedResponse {
+interface RaisedResponse {
   readonly status: number;
   readonly message: string;
   readonly details?: string;

@@ -29,7 +29,7 @@ import { FromClause, Scope } from './from-clause.js';
 import { matchesWords } from './full-text.js';
 import { compileOperand } from './operand.js';
 
-export type CandidateKind =
+type CandidateKind =
   | 'equality'
   | 'range'
   | 'reference'

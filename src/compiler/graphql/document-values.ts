@@ -7,7 +7,7 @@ import { type ASTNode, type DocumentNode, Kind, parse, print, visit } from 'grap
  */
 export type ValuePosition = readonly string[];
 
-export interface DocumentValue {
+interface DocumentValue {
   readonly kind: 'number' | 'string' | 'enum';
   readonly text: string;
   readonly position: ValuePosition;

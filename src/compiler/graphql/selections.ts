@@ -31,7 +31,7 @@ import { bindingOf, collectionOfType, fieldOfType, objectTypeOf } from './field-
 import { BIG_INT_SCALAR } from './scalars.js';
 import { writtenName } from './schema-names.js';
 
-export type Path = readonly (string | number)[];
+type Path = readonly (string | number)[];
 
 interface SelectionSource {
   readonly schema: GraphQLSchema;

@@ -17,7 +17,7 @@ export interface SchemaNames {
   readonly synonyms?: Synonyms | null | undefined;
 }
 
-export interface CollectionNames {
+interface CollectionNames {
   /** By the number of the table; one without a name is not served. */
   readonly names: ReadonlyMap<number, string>;
   /** With the reason in words; a table whose name is taken as schema.table. */

@@ -51,7 +51,7 @@ export class TableStatistics {
   }
 }
 
-export class ColumnStatistics {
+class ColumnStatistics {
   readonly nullShare: number;
   /** The share of the most common value. */
   readonly largestShare: number;

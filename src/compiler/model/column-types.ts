@@ -5,7 +5,7 @@
 import { freezeTree } from './freeze.js';
 import { type Column, DATE_TYPES, FIELD_TYPES, type FieldType } from './model.js';
 
-export type TypeFacts = Pick<Column, 'base_type' | 'base_schema' | 'is_array' | 'enum_values'>;
+type TypeFacts = Pick<Column, 'base_type' | 'base_schema' | 'is_array' | 'enum_values'>;
 
 /** The field type that follows from the column, without metadata. */
 export function columnTypeOf(facts: TypeFacts, modifier: number): FieldType {

@@ -13,7 +13,7 @@ import type { Argument, Collection, Computation, Field, Overload, Returns, Serve
 import { isReserved } from './relations.js';
 import { ALL_PRIVILEGES } from './write-facts.js';
 
-export interface BuiltFunctions {
+interface BuiltFunctions {
   readonly functions: ReadonlyMap<string, ServedFunction>;
   readonly refusedFunctions: ReadonlyMap<string, string>;
 }

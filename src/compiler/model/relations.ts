@@ -11,9 +11,9 @@ import { areUnique } from './item-key.js';
 import type { Column, ManyToAny, ManyToOne, OneToMany, OneToOne, Relation } from './model.js';
 
 /** By collection, then by field. */
-export type RelationIndex = ReadonlyMap<string, ReadonlyMap<string, Relation>>;
+type RelationIndex = ReadonlyMap<string, ReadonlyMap<string, Relation>>;
 
-export interface RelationSource {
+interface RelationSource {
   /** Only collections that are served. */
   readonly tables: ReadonlyMap<string, TableFacts>;
   /** Frozen, oldest first. */

@@ -36,7 +36,7 @@ export function textSourceOf(
 }
 
 /** The named one, that of the expression which fills the column, or the default of the database. */
-export function configurationOf(field: Field, named: string | undefined, model: Model): TextSearchConfiguration {
+function configurationOf(field: Field, named: string | undefined, model: Model): TextSearchConfiguration {
   const written = named ?? GENERATED.exec(field.column?.generation_expression ?? '')?.[1]?.replaceAll('"', '');
   const textSearch =
     written === undefined

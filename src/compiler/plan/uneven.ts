@@ -120,7 +120,7 @@ function levelsOf(output: Output): Level[] {
 const depending = new WeakMap<Condition, boolean>();
 
 /** Whether the condition may differ between requests of one shape. A rule with constants alone does not. */
-export function dependsOnRequest(condition: Condition): boolean {
+function dependsOnRequest(condition: Condition): boolean {
   const cached = depending.get(condition);
   if (cached !== undefined) return cached;
   const depends = readsRequestValues(condition);

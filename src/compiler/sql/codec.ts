@@ -33,7 +33,7 @@ export function arrayCodec(type: string): Codec {
   return ELEMENT_CODECS.has(type) ? type : 'array';
 }
 
-export function isListCodec(codec: Codec): boolean {
+function isListCodec(codec: Codec): boolean {
   return codec === 'array' || ELEMENT_CODECS.has(codec);
 }
 
@@ -286,7 +286,7 @@ const ONE_RANGE = new RegExp(`^${RANGE}$`, 'is');
 const MANY_RANGES = new RegExp(String.raw`^\{\s*(?:${RANGE}\s*(?:,\s*${RANGE}\s*)*)?\}$`, 'is');
 
 /** Returns null if it is no range, or has a NUL character. */
-export function rangeOf(text: string): string | null {
+function rangeOf(text: string): string | null {
   return ONE_RANGE.test(text) && !text.includes('\0') ? text : null;
 }
 

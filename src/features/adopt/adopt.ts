@@ -45,7 +45,7 @@ import {
   theirs,
 } from './source.js';
 
-export interface AdoptOptions {
+interface AdoptOptions {
   readonly system: string | null;
   readonly dryRun: boolean;
   readonly activity: boolean;
@@ -54,7 +54,7 @@ export interface AdoptOptions {
   readonly progress: (step: string) => void;
 }
 
-export interface AdoptedKind extends Copied {
+interface AdoptedKind extends Copied {
   readonly name: string;
   readonly removed?: number;
 }

@@ -124,7 +124,7 @@ interface Difference {
 }
 
 /** Answers whether every difference is explained. */
-export async function verifyAdoption(
+async function verifyAdoption(
   { createObserver, withDatabase, withService }: Program,
   config: Config,
   { url, token }: { readonly url: string; readonly token: string },

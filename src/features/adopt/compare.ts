@@ -138,7 +138,7 @@ function leadsElsewhere(rule: unknown, isBelowField = false): boolean {
 }
 
 /** A difference of two responses, and its known reason. */
-export interface Deviation {
+interface Deviation {
   readonly explanation: string | null;
   readonly detail: string;
 }

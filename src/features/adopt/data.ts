@@ -14,7 +14,7 @@ function rowsOf(places: Installations, name: string, special: Readonly<Record<st
   return [{ to: name, key: ['id'], values, from: sql`from ${theirs(places, name)} old` }];
 }
 
-export interface DataCopies {
+interface DataCopies {
   readonly name: string;
   readonly copies: readonly Copy[];
 }

@@ -23,7 +23,7 @@ async function printCatalog(
   });
 }
 
-export async function loadCatalog(database: Database): Promise<Catalog> {
+async function loadCatalog(database: Database): Promise<Catalog> {
   const { document } = await database.catalog.use((session) => loadSchema(session, database));
   const { schema, schemas, system, synonyms = null } = database;
   return { schema, schemas, system, synonyms, document };

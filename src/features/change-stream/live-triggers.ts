@@ -240,7 +240,7 @@ export async function removeTriggers(
   );
 }
 
-export async function eachTable(
+async function eachTable(
   changes: readonly TriggerChange[],
   change: (of: TriggerChange) => Promise<void>,
   onTable: ChangeOptions['onTable'] = () => {},

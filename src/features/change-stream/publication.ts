@@ -141,7 +141,7 @@ interface Published {
  * The tables of the publications with their replica identities, as PostgreSQL numbers their entries: one that left and came back has another
  * number.
  */
-export interface Membership {
+interface Membership {
   /** Changes whenever something in it does. */
   readonly digest: string;
   readonly members: ReadonlySet<string>;

@@ -246,7 +246,7 @@ type Key = string | readonly string[];
 const MAX_TABLES = 10_000;
 
 /** Joins the notifications of a transaction. */
-export class Notifications {
+class Notifications {
   readonly #reader: TransactionReader;
   readonly #tables = new Map<string, LoggedTable>();
   /** The transaction whose notifications arrive. */

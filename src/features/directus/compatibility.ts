@@ -202,7 +202,7 @@ function changed(value: unknown, property: string, change: Change, parent = ''):
 /** The version of Directus whose API is spoken: tools compare it. */
 export const DIRECTUS_VERSION = '12.4.1';
 
-export type Rename = (name: string) => string;
+type Rename = (name: string) => string;
 
 /** The names of Directus for the tables of the service, outside of the model. */
 let synonyms: Synonyms | null = null;
@@ -222,6 +222,6 @@ export function directusName(name: string): string {
 }
 
 /** Renames every name in a text that is no data. */
-export function renamedText(text: string): string {
+function renamedText(text: string): string {
   return text.replace(/\bservice_\w+/g, directusName);
 }

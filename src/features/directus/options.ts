@@ -1,5 +1,4 @@
 /** The options of the names of Directus. */
-import type { ConfigWith } from '../../server/config/config.js';
 import { boolean, type Environment, headerName, optional } from '../../server/config/option-kinds.js';
 
 const COOKIE_NAMES = {
@@ -34,5 +33,3 @@ export const OPTIONS = {
     'With DIRECTUS_COMPATIBILITY and READ_CACHE_SIZE, the header in which administrators see HIT or MISS, such as x-cache-status',
   ),
 };
-
-export type DirectusConfig = ConfigWith<typeof OPTIONS>;

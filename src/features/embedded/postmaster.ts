@@ -19,7 +19,7 @@ import {
   waitUntil,
 } from './processes.js';
 
-export interface Launch {
+interface Launch {
   readonly program: string;
   readonly cluster: string;
   readonly account: OsUser | undefined;

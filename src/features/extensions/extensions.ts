@@ -28,7 +28,7 @@ interface HookContexts {
   readonly beforeRead: BeforeReadContext;
 }
 
-export type HookKind = keyof HookContexts;
+type HookKind = keyof HookContexts;
 
 const WRITE_HOOKS = ['beforeWrite', 'afterWrite', 'afterCommit'] as const;
 
@@ -61,7 +61,7 @@ interface LoadedExtension {
 }
 
 /** The functions of the application that extensions call. */
-export interface ExtensionServices {
+interface ExtensionServices {
   readonly api: LateralApi;
   readonly callerOf: (as: As) => Promise<Identity>;
   /** The API with a caller for `as: 'caller'`. */
@@ -296,7 +296,7 @@ function emptyBound(): Bound {
 }
 
 /** The error if it refuses the request, as the client gets it; null for all others. */
-export function refusalOf(error: unknown): ServiceError | null {
+function refusalOf(error: unknown): ServiceError | null {
   if (error instanceof ServiceError) return error;
   if (!isRecord(error)) return null;
   const { status, code, message } = error;

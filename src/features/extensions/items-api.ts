@@ -14,7 +14,7 @@ export interface ItemsCall {
 }
 
 /** Sends the request; answers the data of the response, or null if it has none. The program vouches for its type. */
-export type SendItemsCall = <Data>(call: ItemsCall) => Promise<Data>;
+type SendItemsCall = <Data>(call: ItemsCall) => Promise<Data>;
 
 /** The parts of a call that it may leave out. */
 interface CallParts {

@@ -19,7 +19,7 @@ import type { BoundHook, Extensions } from './extensions.js';
 import { type ItemsCall, itemsApi } from './items-api.js';
 
 /** The transaction, and the caller that `as` names. */
-export interface CallScope extends TransactionScope {
+interface CallScope extends TransactionScope {
   readonly callerOf: (as: As) => Promise<Identity>;
 }
 

@@ -60,7 +60,7 @@ export function readFileForm(
 }
 
 /** Throws if the type has no boundary. */
-export function openForm(contentType: string, limits: BusboyConfig['limits'] = {}): BusboyInstance {
+function openForm(contentType: string, limits: BusboyConfig['limits'] = {}): BusboyInstance {
   try {
     return new Busboy({ headers: { 'content-type': contentType }, limits });
   } catch {
@@ -138,7 +138,7 @@ function tooLarge(limit: number): ServiceError {
   return invalidPayload(`The file is larger than ${limit} bytes`, { option: 'FILES_MAX_UPLOAD_SIZE', limit });
 }
 
-export function unreadable(): ServiceError {
+function unreadable(): ServiceError {
   return invalidPayload('The form cannot be read');
 }
 

@@ -10,7 +10,7 @@ import type { Change, TableLog } from './table-log.js';
 import { VisibleKeys } from './visible-keys.js';
 
 /** Changes that are not sent, because the subscriber knows them. */
-export interface KnownChanges extends Pick<Known, 'isBefore'> {
+interface KnownChanges extends Pick<Known, 'isBefore'> {
   /** `time`: when the transaction was committed. */
   has(xid: number, time: number): boolean;
 }

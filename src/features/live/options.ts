@@ -1,5 +1,4 @@
 /** The options of live queries. */
-import type { ConfigWith } from '../../server/config/config.js';
 import { duration, integer } from '../../server/config/option-kinds.js';
 
 export const OPTIONS = {
@@ -18,5 +17,3 @@ export const OPTIONS = {
     'Item keys kept per thread to report deletions to subscribers with row rules; one user may have a quarter of them',
   ),
 };
-
-export type LiveConfig = ConfigWith<typeof OPTIONS>;

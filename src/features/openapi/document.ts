@@ -179,7 +179,7 @@ function operationId(method: string, path: string, usedIds: Set<string>): string
   return unique;
 }
 
-export function describeFunctions(route: Route, model: Model, names: ComponentNames): Described[] {
+function describeFunctions(route: Route, model: Model, names: ComponentNames): Described[] {
   return [...model.functions.values()].flatMap((served) => describeFunction(route, served, names) ?? []);
 }
 
@@ -250,9 +250,9 @@ function rowSchema(returns: Exclude<Returns, { kind: 'nothing' }>, names: Compon
 }
 
 /** Names of components by collection: letters, digits and underscores, which every generator of clients can write. */
-export type ComponentNames = ReadonlyMap<string, string>;
+type ComponentNames = ReadonlyMap<string, string>;
 
-export function nameSchemas(collections: Iterable<Collection>, { synonyms }: Model): ComponentNames {
+function nameSchemas(collections: Iterable<Collection>, { synonyms }: Model): ComponentNames {
   const names = new Map<string, string>();
   const usedNames = new Set(Object.keys(COMPONENTS));
   for (const collection of collections) {
@@ -276,17 +276,17 @@ function directusSchema({ name, system }: Collection): string {
   return system ? titled(name.replace(/^service_/, '')) : `Items${titled(name)}`;
 }
 
-export function titled(name: string): string {
+function titled(name: string): string {
   const words = name.split(/[^A-Za-z0-9]+/).filter((word) => word !== '');
   return words.map((word) => word.slice(0, 1).toUpperCase() + word.slice(1)).join('');
 }
 
-export interface Described {
+interface Described {
   readonly path: string;
   readonly operation: Schema;
 }
 
-export interface Resource {
+interface Resource {
   readonly collection: Collection;
   /** The path of the list. */
   readonly path: string;
@@ -297,7 +297,7 @@ export interface Resource {
 const VERBS: Readonly<Record<string, string>> = { GET: 'Read', POST: 'Create', PATCH: 'Update', DELETE: 'Delete' };
 
 /** A singleton is one item at the path of a list, and cannot be made or deleted. */
-export function describeOperation(
+function describeOperation(
   { method, path: pattern }: Route,
   resource: Resource,
   { synonyms }: Model,
@@ -401,7 +401,7 @@ function operatedSchema(field: Field, operators: readonly UpdateOperator[]): Sch
   return either(valueSchema(field), ...[...operators, 'set'].map((name) => ref(`${titled(name)}Operator`)));
 }
 
-export function itemSchema(collection: Collection, model: Model, names: ComponentNames): Schema {
+function itemSchema(collection: Collection, model: Model, names: ComponentNames): Schema {
   const properties = [...collection.fields.values()].flatMap((field) => {
     const schema = fieldSchema(field, model, names);
     return schema ? [[field.name, described(schema, field.meta?.['note'] ?? field.column?.comment)] as const] : [];
@@ -413,7 +413,7 @@ export function itemSchema(collection: Collection, model: Model, names: Componen
 }
 
 /** The schema of rows without relations, as a function returns them. */
-export function fieldsSchema({ fields }: Collection): Schema {
+function fieldsSchema({ fields }: Collection): Schema {
   return object(Object.fromEntries([...fields.values()].map((field) => [field.name, valueSchema(field)])));
 }
 
@@ -452,7 +452,7 @@ function keySchema(collection: Collection): Schema {
   return type === 'integer' || type === 'string' ? typeSchema(field) : KEY;
 }
 
-export function valueSchema(field: Field): Schema {
+function valueSchema(field: Field): Schema {
   const schema = typeSchema(field);
   return field.column?.is_nullable === false || schema['type'] === undefined ? schema : orNull(schema);
 }

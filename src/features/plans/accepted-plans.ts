@@ -13,7 +13,7 @@ import { conditionsOf, indexesOf, planLines, tablesOf } from './plan-tree.js';
 import type { RecordedRequest } from './requests.js';
 import type { PlannerFacts, StatisticsFile, TableFacts } from './statistics-file.js';
 
-export const PLANS_VERSION = 1;
+const PLANS_VERSION = 1;
 
 export interface AcceptedPlan {
   /** The method and the path of the request that stands for the shape. */
@@ -33,7 +33,7 @@ export interface AcceptedPlan {
   readonly plan: readonly string[];
 }
 
-export interface AcceptedTable {
+interface AcceptedTable {
   readonly rows: number;
   readonly columns: Readonly<Record<string, string>>;
 }
@@ -130,7 +130,7 @@ function byName([one]: readonly [string, unknown], [other]: readonly [string, un
   return one < other ? -1 : 1;
 }
 
-export function acceptedPlan({ id, request, role, kind, sent, plan, cost }: PlannedClass): AcceptedPlan {
+function acceptedPlan({ id, request, role, kind, sent, plan, cost }: PlannedClass): AcceptedPlan {
   return {
     request: `${request.method} ${request.path}`,
     ...(request.body === null ? {} : { body: request.body }),
@@ -158,7 +158,7 @@ export function requestOf({ request, body, caller }: AcceptedPlan): RecordedRequ
 }
 
 /** The rows that the planner assumes: the density of the last ANALYZE times the pages of today. */
-export function rowsOf({ pages, relpages, reltuples }: TableFacts): number {
+function rowsOf({ pages, relpages, reltuples }: TableFacts): number {
   if (reltuples < 0) return 0;
   return relpages > 0 && pages > 0 ? (reltuples / relpages) * pages : reltuples;
 }

@@ -22,7 +22,7 @@ import { indexesOf } from './plan-tree.js';
 import type { RecordedRequest } from './requests.js';
 import type { Twin } from './twin.js';
 
-export interface GainingShape {
+interface GainingShape {
   readonly planned: PlannedClass;
   /** The part of the time of all requests. */
   readonly share: number;

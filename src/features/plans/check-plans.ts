@@ -39,7 +39,7 @@ export interface CheckedPlans {
   readonly state: PlannedState;
 }
 
-export interface CheckOptions {
+interface CheckOptions {
   /** A plan is worse if its cost has grown by this factor. */
   readonly factor: number;
   readonly onProgress?: (done: number, all: number) => void;

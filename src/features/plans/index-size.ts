@@ -27,7 +27,7 @@ export interface TwinIndex {
   readonly widths: readonly (number | null)[];
 }
 
-export interface EstimatedIndex extends TwinIndex {
+interface EstimatedIndex extends TwinIndex {
   readonly pages: number;
   /** The rows of the index: those that meet its predicate. */
   readonly reltuples: number;

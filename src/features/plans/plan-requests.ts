@@ -50,7 +50,7 @@ export interface UnplannedRequest {
   readonly calls: number;
 }
 
-export interface PlannedRequests {
+interface PlannedRequests {
   readonly planned: readonly PlannedClass[];
   readonly unplanned: readonly UnplannedRequest[];
 }
@@ -240,7 +240,7 @@ export async function explainSent(
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** A request that is no read of items. */
-export class NotPlanned extends Error {}
+class NotPlanned extends Error {}
 
 /** The messages of errors as GraphQL reports them. */
 function messagesOf(errors: unknown): string {

@@ -35,7 +35,7 @@ export interface TableFacts {
   readonly columns: Readonly<Record<string, string>>;
 }
 
-export interface IndexFacts {
+interface IndexFacts {
   readonly schema: string;
   readonly table: string;
   readonly index: string;

@@ -53,7 +53,7 @@ export interface TwinPlan {
   readonly change?: (core: Core) => Promise<void>;
 }
 
-export interface TwinSources {
+interface TwinSources {
   readonly program: Program;
   readonly config: Config;
   readonly statistics: StatisticsFile;
@@ -74,7 +74,7 @@ export interface Twin {
   lengthen(relations: readonly RelationPages[]): Promise<void>;
 }
 
-export interface RelationPages {
+interface RelationPages {
   readonly schema: string;
   readonly name: string;
   readonly pages: number;

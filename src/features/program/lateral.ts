@@ -29,7 +29,7 @@ interface StartOptions {
 }
 
 /** Starts a service of the program. */
-export type StartService = (
+type StartService = (
   config: Config,
   log: Observer,
   report: (message: string) => void,

@@ -171,7 +171,7 @@ export async function invite(
 }
 
 /** A token that the user sends back with a new password, and the route that takes it. */
-export interface PasswordToken {
+interface PasswordToken {
   readonly token: string;
   readonly purpose: 'invite' | 'reset';
   /** Milliseconds. */

@@ -24,7 +24,7 @@ import {
 import { type PolicyEntry, readPolicyEntry } from './policies.js';
 
 /** A new entry, one that leaves, or a property that changes. */
-export type Change =
+type Change =
   | { readonly kind: 'N'; readonly rhs: unknown }
   | { readonly kind: 'D'; readonly lhs: unknown }
   | { readonly kind: 'E'; readonly path: readonly string[]; readonly lhs: unknown; readonly rhs: unknown };

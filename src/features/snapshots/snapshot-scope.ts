@@ -42,7 +42,7 @@ interface ConstraintDetail {
   readonly type: 'p' | 'u' | 'f';
 }
 
-export interface IndexDetail extends SnapshotIndex {
+interface IndexDetail extends SnapshotIndex {
   readonly collection: string;
   readonly name: string;
   readonly constraint: boolean;

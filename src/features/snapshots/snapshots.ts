@@ -37,14 +37,14 @@ import { type Details, SnapshotScope } from './snapshot-scope.js';
 
 const DETAILS = readSql('features', 'snapshots', 'snapshot.sql');
 
-export interface TakenSnapshot {
+interface TakenSnapshot {
   readonly snapshot: Snapshot;
   /** One sentence for each thing that the snapshot cannot hold. */
   omitted(): readonly string[];
 }
 
 /** Called before each step. */
-export type Progress = (step: DdlStatement, position: number, total: number) => void;
+type Progress = (step: DdlStatement, position: number, total: number) => void;
 
 export async function takeSnapshot(schemaChanges: SchemaChanger, withPolicies = false): Promise<TakenSnapshot> {
   const { snapshot, scope } = await presentState(schemaChanges, withPolicies);

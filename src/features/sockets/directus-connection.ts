@@ -323,7 +323,7 @@ interface SubscribedClient {
   readonly isWanted: () => boolean;
 }
 
-export async function subscribeTo(
+async function subscribeTo(
   message: Input,
   client: SubscribedClient,
   connection: Speaker,

@@ -8,7 +8,7 @@ import { SHARES } from './percentiles.js';
 import { type PreparedReplay, type ReplayOptions, replay, type TargetFigures } from './replay.js';
 import type { Target } from './target.js';
 
-export interface CapacityOptions extends Pick<ReplayOptions, 'writes' | 'connections' | 'signal'> {
+interface CapacityOptions extends Pick<ReplayOptions, 'writes' | 'connections' | 'signal'> {
   readonly limits: readonly ServiceLimit[];
   readonly stepMs: number;
   /** Requests per second of the first step. */
@@ -44,7 +44,7 @@ export interface Capacity {
   readonly steps: readonly Step[];
 }
 
-export interface Recommendation {
+interface Recommendation {
   readonly name: string;
   readonly value: number;
   readonly reason: string;

@@ -24,14 +24,14 @@ export interface LoadSchedule<Request extends Sending> {
 /** Why a request has no response: the service closed its connection, or did not answer in time. */
 export type Failure = 'connection closed' | 'timed out';
 
-export interface LoadListener<Request extends Sending> {
+interface LoadListener<Request extends Sending> {
   /** `latency` begins when the request was due. The status is 0 if there was no response, and `failure` says why. */
   onAnswer(request: Request, latency: number, status: number, failure: Failure): void;
   /** How late this client sent a request although a connection was free: the server did not cause this delay. */
   onSend?(request: Request, lateness: number): void;
 }
 
-export interface RequestText {
+interface RequestText {
   readonly method?: string | undefined;
   readonly headers: Readonly<Record<string, string>>;
   /** With the query string. */

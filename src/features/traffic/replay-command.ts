@@ -116,7 +116,7 @@ async function writeReport(file: string | null, text: () => string): Promise<voi
 /** On a terminal one line that changes, elsewhere one line in so many seconds. */
 const PLAIN_SECONDS = 5;
 
-export function showProgress(): (progress: Progress) => void {
+function showProgress(): (progress: Progress) => void {
   let reports = 0;
   return ({ elapsedMs, totalMs, requests, errors, perSecond, p99 }) => {
     const time = `${Math.round(elapsedMs / 1_000)} s of ${Math.round(totalMs / 1_000)} s`;

@@ -178,7 +178,7 @@ function decode(text: string): string {
 }
 
 /** When each request is due, from the beginning of the replay: the recording repeats until its time has passed. */
-export class ReplayPlan {
+class ReplayPlan {
   readonly milliseconds: number;
   readonly #cycleMs: number;
   readonly #factor: number;

@@ -23,7 +23,7 @@ export type Omission =
   | 'caller';
 
 /** The parts of a request that may have secrets. */
-export interface RequestValues {
+interface RequestValues {
   readonly method: string;
   /** The template of the route; '' if none matched. */
   readonly route: string;

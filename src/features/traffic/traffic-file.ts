@@ -10,9 +10,9 @@ import { StartError, UsageError } from '../../base/errors.js';
 import { codeOf, isRecord, messageOf } from '../../base/narrow.js';
 
 const FORMAT = 'lateral-traffic';
-export const TRAFFIC_VERSION = 1;
+const TRAFFIC_VERSION = 1;
 
-export interface TrafficHeader {
+interface TrafficHeader {
   readonly started: Date;
   /** The share of requests that was recorded. */
   readonly sample: number;
@@ -22,7 +22,7 @@ export interface TrafficHeader {
   readonly isRedacted?: boolean;
 }
 
-export interface TrafficEnd {
+interface TrafficEnd {
   /** The length of the recording. */
   readonly milliseconds: number;
   readonly requests: number;

@@ -79,7 +79,7 @@ interface Version {
   readonly delta: Input;
 }
 
-export interface Comparison {
+interface Comparison {
   readonly outdated: boolean;
   readonly mainHash: string;
   readonly current: unknown;

@@ -83,7 +83,7 @@ function planned<Row>(database: Database, text: string, parameters: (string | nu
   return database.rows<Row>(database.qualified(text), parameters, false);
 }
 
-export interface Claim {
+interface Claim {
   readonly count: number;
   /** Bytes of payloads, which are kept in memory until they are sent. The first delivery may have more. */
   readonly bytes: number;

@@ -1,5 +1,4 @@
 /** The options of webhooks. */
-import type { ConfigWith } from '../../server/config/config.js';
 import { boolean, duration, durations, integer, size } from '../../server/config/option-kinds.js';
 
 export const OPTIONS = {
@@ -22,5 +21,3 @@ export const OPTIONS = {
   WEBHOOK_MAX_PAYLOAD: size('1mb', 'Largest payload of a webhook; above it the delivery has the key and "data": null'),
   WEBHOOK_RETENTION: duration('3d', 'How long finished deliveries and their answers are kept'),
 };
-
-export type WebhooksConfig = ConfigWith<typeof OPTIONS>;

@@ -2,9 +2,9 @@
 import type { WebhookEvent } from './webhook-hook.js';
 
 /** The subject of a delivery: an event, a test by an administrator, or changes that are not reported one by one. */
-export type DeliveryEvent = WebhookEvent | 'resync' | 'test';
+type DeliveryEvent = WebhookEvent | 'resync' | 'test';
 
-export interface Envelope {
+interface Envelope {
   readonly collection: string;
   readonly event: DeliveryEvent;
   /** When the change was made. */

@@ -23,7 +23,7 @@ export const WEBHOOKS = 'service_webhooks';
 export const EVENTS = ['create', 'update', 'delete', 'truncate'] as const;
 export type WebhookEvent = (typeof EVENTS)[number];
 
-export type WebhookStatus = 'active' | 'paused' | 'inactive';
+type WebhookStatus = 'active' | 'paused' | 'inactive';
 
 export interface Webhook {
   readonly id: string;
@@ -191,7 +191,7 @@ export function imageQuery({ fields, filter }: Webhook, collection: string, limi
 }
 
 /** Why a row cannot be used. */
-export interface BrokenWebhook {
+interface BrokenWebhook {
   readonly id: string;
   readonly status: WebhookStatus;
   readonly reason: string;

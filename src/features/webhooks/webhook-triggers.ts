@@ -103,7 +103,7 @@ export interface TriggerPlan {
 }
 
 /** How many changes may wait, the bytes of the largest payload, and whether triggers with other limits are replaced. */
-export interface TriggerLimits {
+interface TriggerLimits {
   readonly maxChanges: number;
   readonly maxBytes: number;
   readonly isRenewed: boolean;

@@ -35,7 +35,7 @@ import {
 } from './webhook-hook.js';
 import { planTriggers, TRIGGER_LOCK, type TriggerPlan, type WantedTable } from './webhook-triggers.js';
 
-export interface WebhookOptions extends LaneLimits {
+interface WebhookOptions extends LaneLimits {
   readonly parse: ParseLimits;
   readonly maxBacklog: number;
   /** Bytes. */

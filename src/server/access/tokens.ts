@@ -142,7 +142,7 @@ export class Tokens implements AccessVerifier {
 }
 
 /** The issuer that the token claims, unchecked, or null if it is no JWT. */
-export function issuerOf(token: string): string | null {
+function issuerOf(token: string): string | null {
   if (token.split('.', 4).length !== 3) return null;
   try {
     return decodeJwt(token).iss ?? null;

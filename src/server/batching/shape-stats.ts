@@ -61,7 +61,7 @@ type Counts = Omit<ShapeReport, 'text' | 'plan' | 'parameters'>;
 type Window = typeof NOTHING & { number: number; readonly buckets: Uint32Array };
 
 /** The budget of a shape in this thread. */
-export interface ShapeBudget {
+interface ShapeBudget {
   /** Milliseconds that 99 of 100 statements should take at most. */
   readonly p99: number;
   /** Statements that took longer. */

@@ -2,7 +2,7 @@
 import type { Option } from './option-kinds.js';
 
 /** Where the value of a setting comes from. */
-export type SettingSource =
+type SettingSource =
   | { readonly kind: 'claim'; readonly path: readonly [name: string, ...members: string[]] }
   /** The id of the caller in `service_users`, or of the caller's role in `service_roles`. */
   | { readonly kind: 'user' | 'role' }

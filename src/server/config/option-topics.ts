@@ -37,7 +37,7 @@ const TOPICS: readonly (readonly [topic: string, pattern: RegExp])[] = [
 ];
 const LOGS: (typeof TOPICS)[number] = ['Logs, metrics and traces', /^(REQUEST_LOG|METRICS|OTEL_)/];
 
-export interface OptionTopic {
+interface OptionTopic {
   readonly title: string;
   readonly rows: readonly OptionRow[];
 }

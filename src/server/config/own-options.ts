@@ -7,7 +7,7 @@ import { messageOf } from '../../base/narrow.js';
 import { joinValues } from './words.js';
 
 /** `value`: the option takes one; `switch`: it takes none. */
-export type OptionKinds = Readonly<Record<string, 'value' | 'switch'>>;
+type OptionKinds = Readonly<Record<string, 'value' | 'switch'>>;
 
 export interface OwnOptions {
   readonly operands: readonly string[];

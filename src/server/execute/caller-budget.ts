@@ -26,7 +26,7 @@ interface WrittenBy {
   readonly author: { readonly ip: string | null };
 }
 
-export interface CallerBudgetLimits {
+interface CallerBudgetLimits {
   /** Percent of the loop; 0 for no limit. */
   readonly share: number;
   /** Milliseconds that may be saved up. */

@@ -13,7 +13,7 @@ import { seenBy, type WrittenBy } from './writer.js';
  * `system`: only tables of the service, which runs the statement as itself. `plain`: only tables without row-level security, so that
  * claims cannot change the result. `secured`: row-level security, a view, a trigger or a function may read the settings.
  */
-export type CallerScope = 'system' | 'plain' | 'secured';
+type CallerScope = 'system' | 'plain' | 'secured';
 
 /** The scope of a read. A function that it calls may read anything. */
 export const readScope = factOf<CallerScope>(({ statement, calls, model }) => {

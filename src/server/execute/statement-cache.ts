@@ -6,7 +6,7 @@ import type { Model } from '../../compiler/model/model.js';
 import type { Statement } from '../../compiler/sql/fragment.js';
 import type { Mirror } from '../postgres/catalog/watch.js';
 
-export interface CompiledStatement {
+interface CompiledStatement {
   readonly statement: Statement;
 }
 

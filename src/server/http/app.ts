@@ -65,7 +65,7 @@ export interface HttpServer {
 export type RequestListener = (request: RequestEvent) => void;
 
 /** The server that takes requests, and its address. */
-export interface Listening {
+interface Listening {
   readonly transport: Transport;
   readonly address: ListenAddress;
 }

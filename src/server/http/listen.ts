@@ -18,7 +18,7 @@ export function listenAddressOf(config: Config): ListenAddress {
   return { host: config.HOST, port: config.PORT, shared: config.REUSE_PORT };
 }
 
-export interface ChosenTransport {
+interface ChosenTransport {
   readonly transport: Transport;
   /** Why it is not uWebSockets, although that may be used; null if it is, or if SERVER=node. */
   readonly obstacle: string | null;

@@ -62,7 +62,7 @@ export interface SocketServer {
   open(connection: SocketConnection, client: SocketClient): SocketEvents;
 }
 
-export interface AdmittedSocket {
+interface AdmittedSocket {
   readonly client: SocketClient;
   /** The subprotocol; '' for none. */
   readonly protocol: string;

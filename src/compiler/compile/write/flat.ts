@@ -96,7 +96,7 @@ export interface FlatTables {
 }
 
 /** The tables that a query reads; undefined for one that is no collection. */
-export type TablesIn = (text: string) => readonly (Collection | undefined)[];
+type TablesIn = (text: string) => readonly (Collection | undefined)[];
 
 /** Returns null if another statement has to read the response, or if the key of the row is not known before. */
 export function compileFlat(
@@ -233,7 +233,7 @@ export function andAdvanced(node: WriteNode, before: Fragment, written?: Fragmen
 }
 
 /** The columns that are written, with their values, and the condition under which a row that exists is changed. */
-export interface FlatParts {
+interface FlatParts {
   readonly fields: readonly Field[];
   readonly values: readonly Fragment[];
   /** Not used for a new row. */

@@ -19,7 +19,7 @@ import { isAlways } from '../plan.js';
 import type { Payload } from './payload-row.js';
 
 /** An operation before its references are known. */
-export interface ReferringWrite {
+interface ReferringWrite {
   readonly method: 'POST' | 'PATCH' | 'DELETE';
   readonly collection: string;
   readonly key: unknown;

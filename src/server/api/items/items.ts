@@ -98,7 +98,7 @@ export function wholeAnswers(limits: ParseLimits): ParseLimits {
 }
 
 /** The stages of GET and SEARCH. */
-export class ItemsRead extends RepliedRead implements ReadStages<Parsed, Reply | typeof DEFERRED> {
+class ItemsRead extends RepliedRead implements ReadStages<Parsed, Reply | typeof DEFERRED> {
   #isBare = false;
 
   constructor(

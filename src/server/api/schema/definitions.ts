@@ -238,7 +238,7 @@ async function changeCollections(
   });
 }
 
-export function collectionObject(model: Model, name: string): CollectionObject {
+function collectionObject(model: Model, name: string): CollectionObject {
   const described = describeCollection(model, name);
   if (!described) throw forbiddenCollection(name);
   return described;
@@ -332,7 +332,7 @@ async function updateFields(request: ActionRequest, schemaChanges: SchemaChanger
   });
 }
 
-export function fieldObject(model: Model, collection: string, field: string): FieldObject {
+function fieldObject(model: Model, collection: string, field: string): FieldObject {
   const described = requireCollection(model, collection);
   return describeField(requireField(described, field), keyNamesOf(described));
 }
@@ -405,7 +405,7 @@ async function changeRelation(
   });
 }
 
-export function relationObject(model: Model, collection: string, field: string): RelationObject {
+function relationObject(model: Model, collection: string, field: string): RelationObject {
   const relation = describeRelations(model).find((each) => each.collection === collection && each.field === field);
   if (!relation) throw forbidden();
   return relation;

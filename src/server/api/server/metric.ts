@@ -32,7 +32,7 @@ export function byLabel(label: string, numbers: Readonly<Record<string, number>>
   return Object.entries(numbers).map(([name, value]) => ({ labels: { [label]: name }, value }));
 }
 
-export interface Histogram {
+interface Histogram {
   readonly bounds: readonly number[];
   readonly buckets: Float64Array;
   readonly sum: number;

@@ -110,7 +110,7 @@ export function serverRoutes(services: ServerServices): ApiRoute[] {
   ];
 }
 
-export const pong: Reply = { status: 200, type: 'text/plain; charset=utf-8', body: 'pong', isConstant: true };
+const pong: Reply = { status: 200, type: 'text/plain; charset=utf-8', body: 'pong', isConstant: true };
 
 /** The headers of every 503. */
 const RETRY_SOON = { 'Retry-After': '1' };

@@ -21,7 +21,7 @@ import type { Writer } from '../writer.js';
 import { restrict, type WriteContext } from './write-context.js';
 
 /** Returns the rows of an internal statement. */
-export type Ask = (text: string) => Promise<readonly Readonly<Record<string, unknown>>[]>;
+type Ask = (text: string) => Promise<readonly Readonly<Record<string, unknown>>[]>;
 
 /** Hashes the secrets of a plan that are not hashed yet. */
 export async function hashNewSecrets(

@@ -30,7 +30,7 @@ export function beginFor(collections: readonly Collection[]): string {
   return collections.every(({ hasLockableRows }) => hasLockableRows) ? BEGIN : BEGIN_UNLOCKED;
 }
 
-export interface HookStack {
+interface HookStack {
   /** Hooks of users that are running; null if none are called. */
   readonly stack: readonly string[] | null;
   /** The attempt of the transaction, from 1. */

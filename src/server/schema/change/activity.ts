@@ -9,7 +9,7 @@ import type { Model } from '../../../compiler/model/model.js';
 import type { DdlStatement } from './ddl-statement.js';
 
 /** An entry of the activity, with its revision. */
-export interface SchemaActivity {
+interface SchemaActivity {
   readonly action: 'create' | 'update' | 'delete';
   readonly collection: string;
   readonly item: string;

@@ -25,7 +25,7 @@ import type { DdlStatement, QualifiedName } from './ddl-statement.js';
 import type { Operation } from './parse.js';
 import { planSchemaOperation } from './plan-change.js';
 
-export interface SchemaChangeLimits {
+interface SchemaChangeLimits {
   /** Milliseconds that one attempt waits for a table lock. */
   readonly lockTimeout: number;
   /** Milliseconds after which no further attempt is made. */
@@ -147,7 +147,7 @@ export interface SchemaChanger extends Pick<SchemaChanges, 'model' | 'modelOf' |
   change<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result>;
 }
 
-export interface ExecutedStatement {
+interface ExecutedStatement {
   readonly sql: string;
   /** The values of `$1`, `$2`, ... */
   readonly parameters: readonly unknown[];

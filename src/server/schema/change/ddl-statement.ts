@@ -146,7 +146,7 @@ export type PolicyStep =
   | Readonly<{ kind: 'save-policy-permissions'; name: string; permissions: readonly PolicyPermission[] }>
   | Readonly<{ kind: 'save-policy-holders'; name: string; holders: PolicyHolders }>;
 
-export interface PolicyHolders {
+interface PolicyHolders {
   readonly public: boolean;
   /** Names of roles. */
   readonly roles: readonly string[];

@@ -201,7 +201,7 @@ export function parseRelationChange(body: unknown, end: { collection: string; fi
   return { ...end, schema: readForeignKey(schema), meta: readMeta(meta, RELATION_META, 'meta') ?? null };
 }
 
-export type Creation = Extract<Operation, { kind: 'create-collection' | 'create-field' | 'create-relation' }>;
+type Creation = Extract<Operation, { kind: 'create-collection' | 'create-field' | 'create-relation' }>;
 
 /** Collections first, then fields, then relations: an entry may refer to those before it. */
 export function parseCreations(body: unknown): readonly Creation[] {

@@ -14,14 +14,14 @@ import type { Alteration, DdlStatement } from './ddl-statement.js';
 import { addIndex } from './plan-columns.js';
 import { checkNewName, requireCollection } from './plan-names.js';
 
-export interface TablePart {
+interface TablePart {
   readonly schema: string;
   readonly table: string;
   readonly name: string;
 }
 
 /** The parts of a kind (indexes or checks) of one collection, or of all that have a table, each with the name of its collection. */
-export async function findParts<Part extends TablePart>(
+async function findParts<Part extends TablePart>(
   draft: Draft,
   model: Model,
   query: string,
