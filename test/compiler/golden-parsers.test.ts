@@ -84,7 +84,7 @@ t.test('texts whose quotes may mean something else have no tokens here', async (
   for (const text of texts) t.equal(tokenShapeOf(text), null, text);
 });
 
-t.test('what is found in a tree without reading it is what reading it finds', async (t) => {
+t.test('names found in a tree without reading it are those that reading it finds', async (t) => {
   const texts = [...TEXTS, ...DISGUISES];
   let scanned = 0;
   for (const text of texts) {

@@ -172,7 +172,7 @@ t.test('the options that it sets exist', async (t) => {
   t.ok(container?.env.some(({ value }) => value === 'http://collector:4318'));
 });
 
-t.test('what is off by default can be turned on', async (t) => {
+t.test('parts that are off by default can be turned on', async (t) => {
   const resources = await render({
     autoscaling: { enabled: true },
     ingress: { enabled: true, className: 'nginx', tlsSecretName: 'tls' },

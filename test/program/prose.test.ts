@@ -74,6 +74,20 @@ t.test('comments and strings use plain English', async (t) => {
   t.strictSame(complaintsOf(await readPassages(SOURCES)), []);
 });
 
+t.test('titles of tests have a subject', async (t) => {
+  const sample = "it('what is it', f); it('whatnot', f); it(\n  `Who is it`, f);".replaceAll('it(', 't.test(');
+  t.strictSame(untitled('a.test.ts', sample), ['a.test.ts: "what is it"', 'a.test.ts: "Who is it"']);
+  const files = (await listSources('test')).filter((path) => path.endsWith('.ts'));
+  const found = files.map(async (path) => untitled(path, await readFile(packagePath(path), 'utf8')));
+  t.strictSame((await Promise.all(found)).flat(), []);
+});
+
+/** Titles that begin with "who" or "what": `An unreachable host is an error` names its subject. */
+function untitled(path: string, text: string): string[] {
+  const titles = text.matchAll(/\btest\(\s*(['"`])((?:who|whom|whose|what|whoever|whatever)\b.*?)\1/gi);
+  return [...titles].map(([, , title]) => `${path}: "${title}"`);
+}
+
 t.test('each file begins with a sentence about its purpose', async (t) => {
   const files = await listSources('src');
   const texts = await Promise.all(files.map((path) => readFile(packagePath(path), 'utf8')));

@@ -101,7 +101,7 @@ for (const account of accounts) {
   });
 }
 
-t.test('what a killed run left behind is taken over; a living one keeps its folder', async (t) => {
+t.test('the folder of a killed run is taken over; a living one keeps its folder', async (t) => {
   const directory = join(await makeFolder(), 'data');
   const chosen = { ADMIN_TOKEN: 'a-token-of-our-own-choice', ADMIN_PASSWORD: 'a-password-of-our-own-choice' };
   const environment = { DATA_DIR: directory, PORT: '0', ...chosen };

@@ -67,7 +67,7 @@ t.test('large work leaves the loop to others after each step', async (t) => {
   t.ok(done.slice(second).includes('other'), 'between the second and the third');
 });
 
-t.test('what has begun within the budget is done to its end, and counted', async (t) => {
+t.test('work that has begun within the budget is done to its end, and counted', async (t) => {
   const budgets = new CallerBudgets({ share: 0.001, burst: 1 });
   t.equal(await budgets.inTurn(billed, LARGE, () => threeSteps([])), 'three');
   await t.rejects(Promise.resolve(budgets.inTurn(billed, LARGE, () => threeSteps([]))), { code: 'REQUESTS_EXCEEDED' });

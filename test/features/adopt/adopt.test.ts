@@ -81,7 +81,7 @@ t.test('an installation is adopted', async (t) => {
     t.strictSame(await describe(url), before, 'not even the version of the schema');
   });
 
-  await t.test('what applications keep is there row by row', async (t) => {
+  await t.test('the data of applications arrive row by row', async (t) => {
     for (const { table, expected, found } of await withSql(url, adoptedRows)) {
       t.ok(expected.length > 0, table);
       t.strictSame(found, expected, table);
@@ -179,7 +179,7 @@ t.test('an installation is adopted', async (t) => {
     });
   });
 
-  await t.test('what is known of collections and fields is there', async (t) => {
+  await t.test('the metadata of collections and fields arrive', async (t) => {
     t.match((await get(service, '/fields/articles/title', { token: ADMIN })).json, {
       data: {
         meta: {
@@ -282,7 +282,7 @@ t.test('an installation is adopted', async (t) => {
     t.equal(changed.status, 200, changed.text);
   });
 
-  await t.test('what changed there since is changed here, and rights that were taken away are gone', async (t) => {
+  await t.test('later changes arrive, and revoked rights disappear', async (t) => {
     const share = JSON.stringify({ share: '00000000-0000-4000-8000-000000000041' });
     const enterShare = async (): Promise<number> =>
       (await request(service, 'POST', '/shares/auth', { body: share, headers: JSON_BODY })).status;
@@ -438,7 +438,7 @@ t.test('version 10 has no policies: roles become policies of the same key', asyn
   await service.stop();
 });
 
-t.test('what cannot be adopted is said in one line, and nothing is written', async (t) => {
+t.test('a database that cannot be adopted is reported in one line, and nothing is written', async (t) => {
   const url = await createDatabase(server, 'empty');
   t.match(
     (await run(['--database-url', url])).complaints,

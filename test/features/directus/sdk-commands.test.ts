@@ -339,7 +339,7 @@ t.test('the system schema of GraphQL has the same', async (t) => {
   });
 });
 
-t.test('what is not offered is 404, and the document names it', async (t) => {
+t.test('a missing feature is 404, and the document names it', async (t) => {
   const refused = { errors: [{ extensions: { code: 'ROUTE_NOT_FOUND' } }], response: { status: 404 } };
   for (const name of notOffered) await t.rejects(client.request(command(name, ...wordsFor(name))), refused, name);
 });

@@ -471,7 +471,7 @@ t.test('functions that cannot be called as they are declared are found', async (
   );
 });
 
-t.test('what snapshots leave out is a note that names it', async (t) => {
+t.test('objects that snapshots leave out are notes that name them', async (t) => {
   const url = await createDatabase(server, 'snapshots');
   const ofSnapshots = async (): Promise<Report['findings']> =>
     (await findings(url)).findings.filter(({ section }) => section === 'Snapshots');
@@ -516,7 +516,7 @@ t.test('what snapshots leave out is a note that names it', async (t) => {
   ]);
 });
 
-t.test('what cannot be reached is a problem too, and wrong words end with one line', async (t) => {
+t.test('an unreachable host is an error, and a wrong option prints one line', async (t) => {
   const nowhere = new URL(server.url);
   nowhere.port = '1';
   t.match(await run(nowhere.href), { code: 1, output: /PROBLEM +cannot use the database: nothing answers/ });

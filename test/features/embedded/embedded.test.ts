@@ -150,7 +150,7 @@ t.test('a port that was taken in the meantime is replaced', async (t) => {
   await server.stop();
 });
 
-t.test('what cannot start says why in one line', async (t) => {
+t.test('a failed start reports its reason in one line', async (t) => {
   const refuse = (directory: string, message: RegExp, more: Record<string, string> = {}) =>
     t.rejects(startEmbedded({ directory, settings: { ...settings, ...more } }), { name: 'StartError', message });
   await refuse(data, /does not start: .*no_such_library/, { shared_preload_libraries: 'no_such_library' });

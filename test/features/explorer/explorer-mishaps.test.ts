@@ -56,7 +56,7 @@ t.test('a value that was changed meanwhile is replaced only by a second save', {
   t.strictSame(complaints, []);
 });
 
-t.test('what is typed during a save is kept, and a double click saves once', { skip }, async (t) => {
+t.test('text typed during a save is kept, and a double click saves once', { skip }, async (t) => {
   const { page } = await openPage(service);
   await logIn(service, page, '#/data/movies/2');
   let requests = 0;

@@ -230,7 +230,7 @@ t.test('the page of a key that cannot be read has no tabs', { skip }, async (t) 
   t.equal(await page.getByRole('navigation', { name: 'Parts of the item' }).count(), 0);
 });
 
-t.test('who may see it, and the item as requests', { skip }, async (t) => {
+t.test('the callers who may see it, and the item as requests', { skip }, async (t) => {
   const readable = { status: { _eq: 'published' } };
   const permission = { collection: 'articles', action: 'read', fields: ['id', 'title'], permissions: readable };
   const made = await ask('POST', '/policies', { name: 'Readers', permissions: [permission] });

@@ -164,7 +164,7 @@ t.test('a hook gets passwords and operators alike, whatever the request', async 
   t.equal(await visits(), 0);
 });
 
-t.test('whatever a hook throws refuses the request or is a 503', async (t) => {
+t.test('any error of a hook refuses the request or is a 503', async (t) => {
   const thrower = (thrown: unknown) => async (): Promise<never> => {
     throw thrown;
   };

@@ -369,7 +369,7 @@ t.test('a row can name only a storage location that there is', async (t) => {
   t.equal((await request(service, 'GET', `/assets/${id}`)).text, 'stays');
 });
 
-t.test('who deletes the row deletes the bytes, by whatever way', async (t) => {
+t.test('deleting the row in any way deletes the bytes', async (t) => {
   const ids = await Promise.all(['1', '2', '3', '4'].map((content) => uploaded(content)));
   const json = { 'content-type': 'application/json' };
   t.equal((await request(service, 'DELETE', `/files/${ids[0]}`)).status, 204);

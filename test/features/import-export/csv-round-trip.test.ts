@@ -36,7 +36,7 @@ const importCsv = (collection: string, body: string) =>
 const rows = async (): Promise<string[]> =>
   (await sql`select things::text as text from things order by id`).map(({ text }) => String(text));
 
-t.test('what was exported comes back the same', async (t) => {
+t.test('exported items come back the same', async (t) => {
   const columns =
     await sql`select attname as name from pg_attribute where attrelid = 'things'::regclass and attnum > 0`;
   const fields = columns.map(({ name }) => name).join(',');
@@ -82,7 +82,7 @@ t.test('an export that holds only the first of many related items loses none of 
   t.equal((await sql`select from things where maker = 7`).length, 150);
 });
 
-t.test('what is no JSON is a text where that is a value, and refused elsewhere', async (t) => {
+t.test('invalid JSON is a text where that is a value, and refused elsewhere', async (t) => {
   t.match(await importCsv('things', 'id,document,tags,part\n10,{no json,"[x,y","(5,e)"\n'), { status: 200 });
   t.strictSame(
     [...(await sql`select document, tags, part::text from things where id = 10`)],

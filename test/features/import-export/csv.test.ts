@@ -34,7 +34,7 @@ function readPieces(text: string, size: number, most = Number.POSITIVE_INFINITY)
   return [...rows, ...reader.end()];
 }
 
-t.test('what is written is read, in pieces of any size', async (t) => {
+t.test('written rows are read, in pieces of any size', async (t) => {
   const cellsOf = (row: number): string[] => NAMES.map((_, n) => CELLS[(row * 7 + n * 5) % CELLS.length] ?? '');
   const rows = Array.from({ length: CELLS.length }, (_, row) => cellsOf(row));
   const expected = rows.map((cells) =>
@@ -57,7 +57,7 @@ t.test('empty lines and empty cells', async (t) => {
   t.strictSame(readPieces('a,b\n1,', 1), [{ a: '1' }], 'without an end of the last line');
 });
 
-t.test('what is not CSV is refused by its line', async (t) => {
+t.test('text that is not CSV is refused by its line', async (t) => {
   const broken: readonly (readonly [string, RegExp])[] = [
     ['a,b\n1\n', /1 cells instead of the 2 of the header in line 2/],
     ['a,b\n"x\ny",2\n1,2,3\n', /more cells than the 2 of the header in line 4/],

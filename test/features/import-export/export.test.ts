@@ -124,7 +124,7 @@ t.test('headers', async (t) => {
   t.match(decodeURIComponent(encoded), /^we"ird'näme;x.*\.csv$/);
 });
 
-t.test('what cannot be exported', async (t) => {
+t.test('requests that cannot be exported', async (t) => {
   const wrong = { status: 400, json: { errors: [{ extensions: { code: 'INVALID_QUERY' } }] } };
   for (const format of ['pdf', 'CSV', 'constructor', '__proto__', 'csv,json', '%00']) {
     const answer = await get(service, `/items/articles?export=${format}`);

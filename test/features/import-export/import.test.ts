@@ -293,7 +293,7 @@ t.test('broken files', async (t) => {
   }
 });
 
-t.test('what cannot be imported', async (t) => {
+t.test('files that cannot be imported', async (t) => {
   for (const type of ['text/plain', 'application/xml', '', 'application/jsonp', 'multipart/mixed; boundary=x'])
     t.match(await send('goods', type, '[]'), {
       status: 415,

@@ -101,7 +101,7 @@ t.test('a live query that takes too long for a while goes on when it does not', 
   stream.close();
 });
 
-t.test('who joins while the same is read gets no answer that is older than they are', async (t) => {
+t.test('a subscriber who joins during a read gets no result that is older', async (t) => {
   const path = '/items/paced?fields=name&filter[id][_eq]=1002';
   const first = new EventStream(service, path);
   await first.count(1);

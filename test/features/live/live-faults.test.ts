@@ -282,7 +282,7 @@ t.test('a client that does not read gets the newest state when it does', async (
   slow.close();
 });
 
-t.test('what waits for clients that do not read is the newest state, and no more', async (t) => {
+t.test('clients that do not read have the newest state waiting, and no more', async (t) => {
   // Each reads something else: equal answers would be the same bytes.
   const slow = ['id', 'title', 'status', 'slug'].map((field) => open(`/items/articles/500?fields=${field},body`));
   for (const each of slow) await each.count(1);
@@ -303,7 +303,7 @@ t.test('what waits for clients that do not read is the newest state, and no more
   for (const each of slow) each.close();
 });
 
-t.test('what waits for a client that does not read is not sent when it may not read it any more', async (t) => {
+t.test('the waiting state is not sent to a client that may no longer read it', async (t) => {
   const read = { collection: 'articles', action: 'read' } as const;
   const caller = await makeCaller(sql, 'former', [{ permissions: [TAGS, read] }]);
   const { token } = caller;

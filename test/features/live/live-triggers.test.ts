@@ -136,7 +136,7 @@ t.test('changes of anybody are seen', async (t) => {
   await seen(t, '/items/keyless', () => sql`truncate keyless`, /^\{"data":\[\]\}$/);
 });
 
-t.test('whoever attaches the function to a table of theirs gets no rights by it', async (t) => {
+t.test('a role that attaches the function to its own table gets no rights by it', async (t) => {
   const writer = connectSql(databaseUrl(server, 'live_triggers', { user: 'writer', password: 'writer' }));
   t.teardown(() => writer.end());
   await writer
@@ -273,7 +273,7 @@ t.test('a write of very many rows is not refused, and one notification tells of 
   await sql`truncate tags cascade`;
 });
 
-t.test('what was missed while nobody listened is made up for', async (t) => {
+t.test('changes that were missed while nobody listened are made up for', async (t) => {
   const stream = open(t, '/items/authors/4?fields=bio');
   await stream.count(1);
   for (let round = 0; round < 3; round++) {

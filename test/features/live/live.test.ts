@@ -163,7 +163,7 @@ t.test('a request may wait for another answer than the one it has', async (t) =>
   t.equal((await get(service, path, { token: null, headers: { 'if-none-match': tag, prefer: 'wait=9' } })).status, 403);
 });
 
-t.test('who comes back with the id of the last event gets it again only if it has changed', async (t) => {
+t.test('a client that returns with the id of the last event gets it again only if it has changed', async (t) => {
   const path = '/items/authors/1?fields=name';
   const first = open(path);
   await first.count(1);
@@ -183,7 +183,7 @@ t.test('who comes back with the id of the last event gets it again only if it ha
   later.close();
 });
 
-t.test('what is wrong is said in an ordinary answer', async (t) => {
+t.test('errors are ordinary responses', async (t) => {
   for (const [path, status, options] of [
     ['/items/nothing', 403],
     ['/items/articles/99999', 403],

@@ -152,7 +152,7 @@ t.test('OpenAPI: a new item needs the fields that it needs in GraphQL', async (t
   t.strictSame(await new Validator().validate(api as unknown as Record<string, unknown>), { valid: true });
 });
 
-t.test('who may see nothing finds no collections in it', async (t) => {
+t.test('a caller who may see nothing finds no collections in it', async (t) => {
   const api = (await get(service, '/server/specs/oas', { token: null })).json as Api;
   t.notOk(Object.keys(api.components.schemas).some((name) => /^(Items|service)_/.test(name)));
   t.notOk(api.paths['/users']);

@@ -239,7 +239,7 @@ t.test('items are read and written as the caller that a program names', async (t
   t.equal(await statusOf(lateral.items('articles', { as: { token: 'wrong-token-of-nobody' } }).read()), 401);
 });
 
-t.test('whatever stands in "as", nothing leaks', async (t) => {
+t.test('no value of "as" leaks anything', async (t) => {
   const odd: unknown[] = [
     undefined,
     null,

@@ -135,7 +135,7 @@ t.test('the difference is shown before it is applied, and applied in one transac
   t.equal((await sql`select 1 from service_policies where name = 'New'`).length, 0);
 });
 
-t.test('what cannot be applied is refused and changes nothing', async (t) => {
+t.test('a policy that cannot be applied is refused and changes nothing', async (t) => {
   const before = await sql`select json_agg(policy order by id)::text from service_policies policy`;
   const refused: readonly (readonly [Json, RegExp])[] = [
     [{ ...writing, roles: ['Nobody'] }, /no role .+Nobody/],

@@ -19,7 +19,7 @@ const LONG_YAML = Array.from({ length: 10_000 }, (_, number) => `a${number}: som
 const server = await startDatabase();
 const demo = await openService(server, 'demo', demoScript);
 
-t.test('what fails on the way leaves nothing behind', async (t) => {
+t.test('a snapshot that fails on the way leaves nothing behind', async (t) => {
   const before = await stateOf(server, 'demo');
   const wanted = await snapshotOf(demo);
   wanted.collections.push({ collection: 'brand_new', schema: { comment: 'x' }, meta: {} });
@@ -64,7 +64,7 @@ t.test('what fails on the way leaves nothing behind', async (t) => {
   t.strictSame(await stateOf(server, 'demo'), before);
 });
 
-t.test('what is no snapshot is refused and changes nothing', async (t) => {
+t.test('a document other than a snapshot is refused and changes nothing', async (t) => {
   const before = await stateOf(server, 'demo');
   const original = JSON.stringify(await snapshotOf(demo));
   const key = {

@@ -128,7 +128,7 @@ t.test('a database of all kinds moves, and is the same there', async (t) => {
   t.equal((await request(copy, 'POST', '/schema/diff', { headers, body })).status, 204, 'and nothing is left to do');
 });
 
-t.test('what is left out is said', async (t) => {
+t.test('omitted objects are reported', async (t) => {
   const url = urlOf(server, 'odd');
   const { code, complaints } = await runCommand(['schema', 'snapshot'], { DATABASE_URL: url });
   t.equal(code, 0, complaints);
@@ -148,7 +148,7 @@ t.test('what is left out is said', async (t) => {
     t.match(complaints, line);
 });
 
-t.test('what PostgreSQL 18 knows of constraints and columns is not made a plain one', async (t) => {
+t.test('constraints and columns of new kinds in PostgreSQL 18 do not become plain ones', async (t) => {
   const databaseUrl = await createDatabase(server, 'eighteen');
   await withSql(databaseUrl, (sql) =>
     sql.unsafe(`

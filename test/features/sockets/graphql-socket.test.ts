@@ -231,7 +231,7 @@ t.test('rows and fields are those that the caller may see now', async (t) => {
   await upTo(shown, 2);
 });
 
-t.test('what is wrong with a document is an error of its operation alone', async (t) => {
+t.test('an invalid document is an error of its operation alone', async (t) => {
   const client = connect();
   for (const [query, message] of [
     ['subscription {', /Syntax Error/],

@@ -459,7 +459,7 @@ t.test('over GraphQL it is told of each event when it reads again', async (t) =>
   slow.close();
 });
 
-t.test('what waits for it is not sent when it may not read it any more', async (t) => {
+t.test('waiting messages are not sent to a client that may no longer read them', async (t) => {
   const caller = await makeCaller(sql, 'former', [{ permissions: [LARGE] }]);
   const policy = caller.policies[0] ?? '';
   await inForce(service, caller, '/items/large?fields=id');

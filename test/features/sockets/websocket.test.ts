@@ -68,7 +68,7 @@ t.test('two of the same rights subscribe to the same', async (t) => {
   pairedAt = performance.now();
 });
 
-t.test('who does not sign in first is refused', async (t) => {
+t.test('a client that does not sign in first is refused', async (t) => {
   for (const first of [
     { type: 'ping' },
     { type: 'auth', access_token: 'no-such-token' },
@@ -157,7 +157,7 @@ t.test('items: create, read, update, delete', async (t) => {
   t.match(await ask({ action: 'read', query: { filter: { id: { _gt: 500 } } } }), { data: [] });
 });
 
-t.test('what is wrong is said, and changes nothing', async (t) => {
+t.test('invalid messages get an error, and change nothing', async (t) => {
   const socket = await signedIn();
   for (const [message, code] of [
     [{ type: 'items', collection: 'tags', action: 'delete' }, 'INVALID_PAYLOAD'],
@@ -192,7 +192,7 @@ t.test('what is wrong is said, and changes nothing', async (t) => {
   t.equal(row?.['wrong'], 0);
 });
 
-t.test('what is nested too deeply is refused, also from who has not signed in', async (t) => {
+t.test('messages that are nested too deeply are refused, also before signing in', async (t) => {
   const deep = `${'['.repeat(100_000)}1${']'.repeat(100_000)}`;
   const filter = `${'{"_and":['.repeat(50_000)}{}${']}'.repeat(50_000)}`;
   const anybody = await open();
@@ -342,7 +342,7 @@ t.test('keys of several columns', async (t) => {
   t.match(await socket.next(({ event }) => event === 'delete'), { data: ['1~2'] });
 });
 
-t.test('what may not be seen is not sent: rows, fields and keys, by the rights of the moment', async (t) => {
+t.test('hidden rows, fields and keys are not sent, by the current rights', async (t) => {
   const read = { collection: 'articles', action: 'read' } as const;
   const rule = { ...read, permissions: { status: { _eq: 'published' } }, fields: ['id', 'title', 'status'] };
   const caller = await makeCaller(sql, 'listener', [{ permissions: [rule] }]);
@@ -380,7 +380,7 @@ t.test('what may not be seen is not sent: rows, fields and keys, by the rights o
   t.match(await socket.next(({ event, uid }) => event === 'delete' && uid === 'a'), { data: ['803'] });
 });
 
-t.test('who signs in as somebody else while a change is awaited shares nothing with others', async (t) => {
+t.test('a client that signs in as another user while it awaits a change shares nothing with others', async (t) => {
   const [changing, other] = pair;
   if (!changing || !other) throw new Error('nobody has subscribed');
   // Until then each is served apart.
@@ -433,7 +433,7 @@ t.test('a token that is withdrawn: nothing is sent until there is another', asyn
   t.match(await socket.next(({ event }) => event === 'delete'), { data: ['900'] });
 });
 
-t.test('what waits to be sent is dropped when somebody else signs in, and told anew by their rights', async (t) => {
+t.test("waiting messages are dropped when another user signs in, and sent again by that user's rights", async (t) => {
   const read = { collection: 'tags', action: 'read', permissions: { name: { _neq: 'waiting' } } } as const;
   const caller = await makeCaller(sql, 'successor', [{ permissions: [read] }]);
   await waitFor(async () => (await get(service, '/items/tags', { token: caller.token })).status === 200, 5_000);
@@ -569,7 +569,7 @@ t.test('a related item that changes hides what it hides, also from deletions', a
   t.strictSame(events(socket), [], 'nothing else was sent');
 });
 
-t.test('what waited for nobody is not counted as late', async (t) => {
+t.test('messages that waited for nobody are not counted as late', async (t) => {
   const lags = async (): Promise<number> =>
     Number(/^lateral_live_lag_seconds_count (\d+)/m.exec((await get(service, '/server/metrics')).text)?.[1]);
   const socket = await signedIn();

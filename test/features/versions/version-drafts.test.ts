@@ -106,7 +106,7 @@ t.test('only chosen fields, a key of its own, a key of several columns', async (
   t.equal((await get(service, versioned, as(ADMIN_TOKEN))).status, 200, 'the version is found by the key');
 });
 
-t.test('what does not fit is refused, and nothing is left', async (t) => {
+t.test('a draft that does not fit is refused, and nothing is left', async (t) => {
   for (const [body, status, text] of [
     [{ key: 'other', collection: 'articles' }, 400, /item.*is required: only/],
     [{ key: 'draft' }, 400, /collection.*is required/],

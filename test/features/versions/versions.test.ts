@@ -304,7 +304,7 @@ t.test('a version may lack values that the item needs: the promotion refuses the
   t.strictSame(finished.json, { data: { title: 'Finished', author: { name: 'Named' } } });
 });
 
-t.test('what cannot be a version is refused, and nothing is changed', async (t) => {
+t.test('an invalid version is refused, and nothing is changed', async (t) => {
   const before = await sql`select count(*)::int as count from service_versions`;
   const cases: [object, number, string][] = [
     [{ key: 'main', collection: 'articles', item: '1' }, 400, 'INVALID_PAYLOAD'],

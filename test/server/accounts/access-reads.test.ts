@@ -206,7 +206,7 @@ t.test('masked values cannot be probed', async (t) => {
   ]);
 });
 
-t.test('who may not see the key of an item does not find out by trying', async (t) => {
+t.test('a caller who may not see the key of an item does not find out by trying', async (t) => {
   const headers = { 'content-type': 'application/json' };
   const search = async ({ token }: { token: string }, path: string, keys: readonly unknown[]) =>
     (await request(service, 'SEARCH', path, { token, headers, body: JSON.stringify({ keys }) })).text;
@@ -258,7 +258,7 @@ t.test('concealed JSON cannot be probed', async (t) => {
   t.strictSame(await data(clerk, '/users?fields=id&search=sesame'), []);
 });
 
-t.test('what is hidden looks like what does not exist, wherever it is named', async (t) => {
+t.test('hidden objects look like objects that do not exist, wherever they are named', async (t) => {
   const places = [
     'fields=X',
     'fields=id,author.X',

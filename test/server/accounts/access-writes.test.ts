@@ -123,7 +123,7 @@ const dataOf = (answer: Answer): unknown => (answer.json as { data?: unknown } |
 const errorOf = ({ json }: Answer): Record<string, unknown> =>
   (json as { errors: [{ extensions: Record<string, unknown> }] }).errors[0].extensions;
 
-t.test('who may only read writes nothing', async (t) => {
+t.test('a caller who may only read writes nothing', async (t) => {
   for (const caller of [reader, null]) {
     t.equal((await send(caller, 'POST', '/items/articles', { title: 'x' })).status, 403);
     t.equal((await send(caller, 'PATCH', '/items/articles/1', { title: 'x' })).status, 403);
@@ -208,7 +208,7 @@ t.test('a query selects what may be touched', async (t) => {
   t.equal(hidden.status, 403, 'a filter may name what may be read alone');
 });
 
-t.test('what may be touched stays the same when the question is asked again', async (t) => {
+t.test('the items that may be touched stay the same when they are read again', async (t) => {
   const { asked } = await sql.begin(async (transaction) => {
     await transaction`set local deadlock_timeout = '60s'`;
     await transaction`lock table authors in access exclusive mode`;
@@ -317,7 +317,7 @@ t.test('presets and validations', async (t) => {
   t.equal((await send(admin, 'POST', '/items/notes', { text: 'bad', kind: 'NO' })).status, 400);
 });
 
-t.test('what was written and cannot be seen has no body', async (t) => {
+t.test('a written item that cannot be seen has no body', async (t) => {
   const answer = await send(editor, 'POST', '/items/comments?fields=id', { body: 'x', article: 2 });
   t.equal(answer.status, 204, 'it has no author');
   t.equal((await send(editor, 'POST', '/items/comments', { body: 'x', author: 1 })).status, 403);
@@ -337,7 +337,7 @@ t.test('imports', async (t) => {
   t.equal((await send(writer, 'POST', '/utils/import/service_users', [{ email: 'x@example.com' }])).status, 403);
 });
 
-t.test('what may not leave a relation stays, also where the payload changes it', async (t) => {
+t.test('items that may not leave a relation stay, also where the payload changes it', async (t) => {
   const things = async (): Promise<unknown[]> => [...(await sql`select id, text, box, shelf from things order by id`)];
   const begin = async (): Promise<void> => {
     await sql`update boxes set main = null`;

@@ -345,7 +345,7 @@ t.test('a new password ends the sessions of the old one', async (t) => {
   t.match(await login(service, email, { password }), { status: 200 });
 });
 
-t.test('who logs in, or fails to, makes nobody else wait', async (t) => {
+t.test('logins and failed logins make nobody else wait', async (t) => {
   const { email, id } = await makeUser(sql, 'quiet');
   await sql`insert into service_sessions (token, "user", expires) values ('long gone', ${id}, now() - interval '9 days')`;
   const heard: string[] = [];

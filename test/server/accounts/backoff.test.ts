@@ -238,7 +238,7 @@ t.test('spellings that the database takes for one account are counted as one', a
   }
 });
 
-t.test('what did not fail is not counted', async (t) => {
+t.test('attempts that did not fail are not counted', async (t) => {
   const { backoff, fail } = clocked(2, 4_000);
   const attempt = { address: '192.0.2.1', account: 'owner@example.com' };
   for (let count = 0; count < 20; count++) {

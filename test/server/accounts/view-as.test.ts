@@ -124,7 +124,7 @@ t.test('nobody else may, whatever they name', async (t) => {
   );
 });
 
-t.test('whom nobody knows', async (t) => {
+t.test('a user whom nobody knows', async (t) => {
   const absent = '00000000-0000-4000-8000-000000000000';
   const names = [
     '',

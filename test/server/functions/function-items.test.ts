@@ -240,7 +240,7 @@ t.test('the permissions of the collection hold of what a function returns', asyn
   t.match(await call('publish?fields=id', { article: 9 }, { token }), { json: { data: { id: 9 } } });
 });
 
-t.test('who may call a function and not read its collection', async (t) => {
+t.test('a caller who may call a function and not read its collection', async (t) => {
   await withSql(databaseUrl, (sql) =>
     sql.unsafe(`create function write_articles(titles text[]) returns setof articles language sql volatile
       as $$ insert into articles (title, author) select each, 1 from unnest(titles) each returning * $$`),

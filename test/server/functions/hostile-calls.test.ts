@@ -152,7 +152,7 @@ t.test('a conflict is tried again, and then an answer', async (t) => {
   t.match((await get(service, '/items/tags?filter[name]=contended')).json, { data: [] });
 });
 
-t.test('what may write is neither explained nor called by reads', async (t) => {
+t.test('functions that may write are neither explained nor called by reads', async (t) => {
   const prefer = { prefer: 'explain=analyze' };
   t.match(await call('nap', '{"seconds":0}', { headers: prefer }), { status: 400 });
   t.match(await get(service, '/rpc/nap?seconds=0', { headers: prefer }), { status: 405 });

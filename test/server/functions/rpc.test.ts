@@ -208,7 +208,7 @@ t.test('an argument that does not fit is named', async (t) => {
   t.match(await get(service, '/rpc/add?a=1&fields=x'), refusal(400, /"fields" does not apply to "add"/));
 });
 
-t.test('what does not apply is refused, not dropped', async (t) => {
+t.test('parameters that do not apply are refused, not dropped', async (t) => {
   const single = ['filter[title]=x', 'search=x', 'sort=id', 'limit=1', 'offset=1', 'page=2', 'cursor=', 'meta=*'];
   const queries = [...single, 'aggregate[count]=*', 'groupBy=status', 'export=csv', 'filter={"title":{"_eq":"x"}}'];
   const applies = refusal(400, /does not apply to .* returns one row/);
@@ -246,7 +246,7 @@ t.test('rows of its own columns take the parameters of a query too', async (t) =
   t.strictSame(await read('spread?values_of=[1]&fields=low'), { data: { low: 1 } });
 });
 
-t.test('what no row exposes, and what cannot be called, is refused with 403', async (t) => {
+t.test('functions that no row exposes, or that cannot be called, are refused with 403', async (t) => {
   for (const name of ['secret', 'missing', 'version', 'pg_sleep', 'needs_hidden', 'nobody', '%00', "a'b"]) {
     t.match(await call(encodeURIComponent(name), {}), { status: 403 }, name);
     t.match(await get(service, `/rpc/${encodeURIComponent(name)}`), { status: 403 }, name);

@@ -118,7 +118,7 @@ function generator(): () => number {
   };
 }
 
-t.test('whatever the literals are, the outcome is that of a new document', async (t) => {
+t.test('any literals have the outcome of a new document', async (t) => {
   const shared = makeOperations();
   const next = generator();
   let saved = 0;
@@ -149,7 +149,7 @@ t.test('a document that differs in literals is not parsed again', async (t) => {
   t.strictSame((await outcome(shared, text(5, 5).replace(': 5 }', ': 5.0 }')))[1], 1, 'another kind of literal');
 });
 
-t.test('what only a new document can say', async (t) => {
+t.test('errors that only a new document can report', async (t) => {
   const shared = makeOperations();
   const limited = (limit: string): string => `{\n  tags { id } articles(limit: ${limit}) { id }\n}`;
   await outcome(shared, limited('5'));

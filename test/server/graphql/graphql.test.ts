@@ -301,7 +301,7 @@ t.test('a change of the schema of the database is a change of the GraphQL schema
   t.strictSame(answer, { data: { later: [] } });
 });
 
-t.test('who may do nothing sees nothing', async (t) => {
+t.test('a caller without permissions sees nothing', async (t) => {
   const body = (query: string) => ({
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ query }),

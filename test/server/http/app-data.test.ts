@@ -70,7 +70,7 @@ const SAMPLES: Readonly<Record<string, object>> = {
   panels: { dashboard: null, type: 'x', position_x: 1, position_y: 1, width: 1, height: 1 },
 };
 
-t.test('who has no rights sees and changes nothing', async (t) => {
+t.test('a caller without rights sees and changes nothing', async (t) => {
   const rows = new Map<string, unknown>();
   for (const name of NAMES) {
     const sample = { ...SAMPLES[name], ...(name === 'panels' ? { dashboard: rows.get('dashboards') } : {}) };
@@ -238,7 +238,7 @@ t.test('the public comments on nothing, whatever its policy says', async (t) => 
   t.strictSame(await stored(), before);
 });
 
-t.test('what cannot be is refused', async (t) => {
+t.test('invalid data of the app are refused', async (t) => {
   const before = await stored();
   t.equal((await send(admin, 'POST', '/translations', SAMPLES['translations'])).status, 400, 'twice');
   const folder = keyOf(await send(admin, 'POST', '/folders', { name: 'Above' }));

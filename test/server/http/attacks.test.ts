@@ -95,7 +95,7 @@ t.test('tokens in the wrong algorithm, forged, expired or with strange claims', 
   t.match(await get(service, READ, { token: session }), failure(401, 'INVALID_CREDENTIALS'));
 });
 
-t.test('what a token says of its holder is not believed', async (t) => {
+t.test('claims of a token about its holder are not believed', async (t) => {
   const { id } = await makeUser(sql, 'boasting');
   await sql`update service_users set role = null where id = ${id}`;
   const claims = { iss: 'service', id, role: 'x', admin_access: true, app_access: true, exp: soon() };
@@ -346,7 +346,7 @@ t.test('too much and too slow', { timeout: 60_000 }, async (t) => {
   await Promise.all(idle);
 });
 
-t.test("whatever is sent to a route of identity is the sender's fault", { timeout: 60_000 }, async (t) => {
+t.test("any body that a route of identity cannot use is the sender's fault", { timeout: 60_000 }, async (t) => {
   const routes: Readonly<Record<string, readonly string[]>> = {
     '/auth/login': ['email', 'password', 'otp', 'mode'],
     '/auth/refresh': ['refresh_token', 'mode'],

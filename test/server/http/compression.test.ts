@@ -84,7 +84,7 @@ t.test('an Accept-Encoding is read as RFC 9110 says', async (t) => {
   t.equal(negotiateEncoding('gzip, br', ['gzip', 'brotli'])?.name, 'gzip', 'the operator breaks a tie');
 });
 
-t.test('what arrives is the same in every coding', async (t) => {
+t.test('the body that arrives is the same in every coding', async (t) => {
   const document = '{ notes(limit: 200) { id label text } }';
   const asked: readonly [title: string, path: string, method?: string, body?: string][] = [
     ['a list', '/items/notes?limit=500'],
@@ -276,7 +276,7 @@ t.test('a client that leaves ends the statement', async (t) => {
   }
 });
 
-t.test('what a slow client does not read is not produced', async (t) => {
+t.test('pieces that a slow client does not read are not produced', async (t) => {
   const response = await open('/items/vast?limit=-1', 'gzip');
   response.pause();
   const before = process.memoryUsage().rss;

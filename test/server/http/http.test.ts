@@ -52,7 +52,7 @@ t.test('ping, info and health', async (t) => {
   t.strictSame(short.json, { status: 'ok' }, 'other users learn that all is well and no more');
 });
 
-t.test('who asks: nobody, somebody unknown, a user, the administrator', async (t) => {
+t.test('the caller: nobody, an unknown one, a user, the administrator', async (t) => {
   t.match(await get(service, '/items/authors', { token: null }), failure(403, 'FORBIDDEN'));
   t.match(await get(service, '/items/authors', { token: 'wrong' }), failure(401, 'INVALID_CREDENTIALS'));
   t.match(await get(service, '/server/info', { token: 'wrong' }), failure(401, 'INVALID_CREDENTIALS'));
@@ -102,7 +102,7 @@ t.test('a path is a path: trailing slashes, letter case, encoded keys', async (t
   }
 });
 
-t.test('what is no route is 404 and says which path', async (t) => {
+t.test('an unknown route is 404 and names the path', async (t) => {
   const unknown: readonly (readonly [string, string])[] = [
     ['POST', '/'],
     ['GET', '//'],

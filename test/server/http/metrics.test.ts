@@ -202,7 +202,7 @@ t.test('batches of reads are counted by their size', async (t) => {
   t.ok(statements(after, 'batch') > statements(before, 'batch'));
 });
 
-t.test('what waits for a connection is seen while it waits', async (t) => {
+t.test('work that waits for a connection is seen while it waits', async (t) => {
   const { waiting } = await sql.begin(async (transaction) => {
     await transaction`lock table tags in access exclusive mode`;
     const waiting = Array.from({ length: 5 }, (_, n) => get(service, `/items/tags/${n + 1}?fields=id`));

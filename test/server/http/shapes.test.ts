@@ -133,7 +133,7 @@ t.test('streams, writes and operations of GraphQL', async (t) => {
   t.match(operation, { calls: 1, rows: 6 });
 });
 
-t.test('what all threads have counted is one', async (t) => {
+t.test('the counts of all threads are one', async (t) => {
   const threads = await startTestService({ databaseUrl, WORKERS: '2' });
   const path = '/items/tags/1?fields=id,name';
   for (let count = 0; count < 40; count++) await get(threads, path);

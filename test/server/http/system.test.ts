@@ -216,7 +216,7 @@ t.test('a password has to meet the settings', async (t) => {
   t.equal((await send(admin, 'PATCH', `/users/${own.user}`, { password: 'long enough' })).status, 200);
 });
 
-t.test('what passwords have to meet can be read', async (t) => {
+t.test('the policy of passwords can be read', async (t) => {
   const ask = (auth_password_policy: unknown): Promise<Answer> =>
     send(admin, 'PATCH', '/settings', { auth_password_policy });
   const before = await sql`select auth_password_policy from service_settings`;
@@ -254,7 +254,7 @@ t.test('secrets are neither filtered, sorted, grouped nor searched by', async (t
   t.notMatch(shown.text, /argon2|[0-9a-f]{64}/);
 });
 
-t.test('who one is', async (t) => {
+t.test('the current user', async (t) => {
   t.match(dataOf(await send(plain, 'GET', '/users/me')), { id: plain.user, first_name: 'plain', role: plain.role });
   t.strictSame(dataOf(await send(own, 'GET', '/users/me')), { id: own.user, first_name: 'own' });
   t.strictSame(dataOf(await send(own, 'GET', '/users/me?fields=email')), { id: own.user });
@@ -280,7 +280,7 @@ t.test('who one is', async (t) => {
   t.equal((dataOf(await send(plain, 'GET', '/users')) as unknown[]).length, 1, 'nobody but oneself');
 });
 
-t.test('what may be done with an item is told to every user, also where it may not be read', async (t) => {
+t.test('every user can read which actions an item allows, also if it may not be read', async (t) => {
   const nothing = { update: { access: false }, delete: { access: false }, share: { access: false } };
   for (const path of [
     'authors/1',
@@ -316,7 +316,7 @@ t.test('what may be done with an item is told to every user, also where it may n
   t.equal((await send(blind, 'GET', '/items/articles/3')).status, 403, 'which lets nobody read');
 });
 
-t.test('what may be done with a singleton comes with its fields and presets', async (t) => {
+t.test('the allowed actions of a singleton come with its fields and presets', async (t) => {
   await sql`create table banner (id integer primary key, text text, owner text)`;
   await sql`insert into service_collections (collection, singleton) values ('banner', true)`;
   const writer = await makeCaller(sql, 'banner-writer', [
@@ -343,7 +343,7 @@ t.test('what may be done with a singleton comes with its fields and presets', as
   await sql`drop table banner`;
 });
 
-t.test('who uses the app knows the schema as far as the permissions go', async (t) => {
+t.test('users of the app know the schema as far as their permissions go', async (t) => {
   const ask = (path: string, caller: { token: string } | null = screen): Promise<Answer> => send(caller, 'GET', path);
   const named = (data: unknown): string[] => (data as { collection: string }[]).map((each) => each.collection);
   const collections = named(dataOf(await ask('/collections')));
@@ -694,7 +694,7 @@ t.test('changes of policies and roles act on every instance at once', async (t) 
   }
 });
 
-t.test('what was changed is written down with the change', async (t) => {
+t.test('the activity is written together with the change', async (t) => {
   await sql`truncate service_activity, service_revisions`;
   await sql`update service_collections set accountability = 'activity' where collection = 'comments'`;
   await sql`update service_collections set accountability = null where collection = 'authors'`;

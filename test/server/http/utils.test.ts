@@ -56,7 +56,7 @@ t.test('random strings', async (t) => {
     t.match(await get(service, `/utils/random/string?length=${length}`), failure(400, 'INVALID_QUERY'), length);
 });
 
-t.test('what is remembered is read anew when an administrator asks for it', async (t) => {
+t.test('caches are read again when an administrator asks for it', async (t) => {
   const user = await makeUser(sql, 'remembered');
   // Behind the back of the triggers that tell of changes.
   const setStatus = async (status: string): Promise<void> => {

@@ -91,7 +91,7 @@ t.test('one that is too large does not fail those it travels with', async (t) =>
   );
 });
 
-t.test('what is too large to be shown was written all the same', async (t) => {
+t.test('an item too large to be shown was written all the same', async (t) => {
   const service = await startTestService({ databaseUrl, MAX_RESPONSE_SIZE: '1mb' });
   const change = (name: string): Promise<Answer> =>
     request(service, 'PATCH', `/items/parents/1?${NESTED}`, { headers: JSON_HEADERS, body: JSON.stringify({ name }) });
@@ -283,7 +283,7 @@ t.test('passwords that wait to be matched hold no connections, and few may wait'
 });
 
 t.test(
-  'who is no administrator sets few passwords at a time, and none behind a field that they may not write',
+  'callers other than administrators set few passwords at a time, and none behind a field that they may not write',
   async (t) => {
     const own = { collection: 'service_users', action: 'update', fields: ['password'] } as const;
     const person = await makeCaller(sql, 'changing', [{ permissions: [own] }]);

@@ -457,7 +457,7 @@ t.test('the descriptions of the API know them', async (t) => {
   );
 });
 
-t.test('who may not see a part of a key does not find out by trying', async (t) => {
+t.test('a caller who may not see a part of a key does not find out by trying', async (t) => {
   const lines = (fields: string[], permissions: object | null = null) =>
     ({ collection: 'order_lines', action: 'read', fields, permissions }) as const;
   const blind = await makeCaller(sql, 'blind', [

@@ -169,7 +169,7 @@ t.test('read from both sides, in one statement', async (t) => {
   t.equal(sent.length, 1);
 });
 
-t.test('who may not see the field sees nothing behind it', async (t) => {
+t.test('a caller who may not see the field sees nothing behind it', async (t) => {
   const { token } = await makeCaller(sql, 'guest', [
     {
       permissions: [
@@ -202,7 +202,7 @@ t.test('who may not see the field sees nothing behind it', async (t) => {
   t.strictSame(await seen(`&filter[${room}][_null]=true`), [{ label: 'two' }]);
 });
 
-t.test('who writes the field needs the right to write its columns', async (t) => {
+t.test('a write of the field needs the right to write its columns', async (t) => {
   const field = 'rooms_by_room_house';
   const all = (collection: string) => ({ collection, action: 'read' as const });
   const alone = await makeCaller(sql, 'alone', [
@@ -404,7 +404,7 @@ t.test('with on_conflict the field takes a key or null', async (t) => {
   );
 });
 
-t.test('what still refers to an item is not named to who knows nothing of it', async (t) => {
+t.test('the error names no referring collection that the caller may not see', async (t) => {
   const { token } = await makeCaller(sql, 'cleaner', [
     {
       permissions: [

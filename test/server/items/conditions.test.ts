@@ -16,7 +16,7 @@ function ids(answer: Answer): unknown {
   return answer.status === 200 ? (answer.json as { data: { id: unknown }[] }).data.map(({ id }) => id) : answer.json;
 }
 
-t.test('what is no condition is 400', async (t) => {
+t.test('an invalid condition is 400', async (t) => {
   const filters: Record<string, unknown> = {
     '_json: null': { meta: { _json: null } },
     '_json: empty text': { meta: { _json: '' } },

@@ -165,7 +165,7 @@ t.test('compiled statements are kept as far as their memory allows', async (t) =
   t.ok(cached > 0 && cached < 15, `${cached} of 20 are kept`);
 });
 
-t.test('what GraphQL keeps belongs to the schema as it is', { timeout: 170_000 }, async (t) => {
+t.test('caches of GraphQL belong to the schema as it is', { timeout: 170_000 }, async (t) => {
   const service = await startTestService({ databaseUrl, WORKERS: '1' });
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;

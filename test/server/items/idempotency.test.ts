@@ -70,7 +70,7 @@ t.test('the same request twice: one row, one answer', async (t) => {
   t.equal(await countTags(name), 0);
 });
 
-t.test('what may not be read any more is not shown', async (t) => {
+t.test('an item that may no longer be read is not shown', async (t) => {
   const permissions = [
     { collection: 'tags', action: 'create' },
     { collection: 'tags', action: 'read', permissions: { name: { _ncontains: 'hidden' } } },

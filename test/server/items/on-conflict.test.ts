@@ -141,7 +141,7 @@ t.test('several columns, nulls, the key, and keys that are made', async (t) => {
   t.strictSame([...(await sql`select id from words`)], [before]);
 });
 
-t.test('what cannot be is refused and changes nothing', async (t) => {
+t.test('an impossible upsert is refused and changes nothing', async (t) => {
   const refused: [path: string, body: unknown, text: RegExp][] = [
     ['on_conflict=price', {}, /Possible: id or shop,name or sku/],
     ['on_conflict=nothing', {}, /Possible/],

@@ -222,7 +222,7 @@ t.test('an import names the row', async (t) => {
   t.match((json as Refused).errors[0].extensions, { code: 'FAILED_VALIDATION', type: 'unique', rows: [1] });
 });
 
-t.test('what may be changed is changed, and what is new is made', async (t) => {
+t.test('items that may be changed are changed, and new ones are made', async (t) => {
   const answer = await send(partial.token, 'PATCH', '/items/article/1?fields=comments.id,comments.body', {
     comments: [
       { id: 2, body: 'changed' },

@@ -276,7 +276,7 @@ t.test('PostGIS', { skip }, async (t) => {
     t.equal((all.json as { features: unknown[] }).features.length, 20_000, 'streamed');
   });
 
-  await t.test('what is no GeoJSON of WGS 84 is refused, in payloads and filters', async (t) => {
+  await t.test('values other than GeoJSON of WGS 84 are refused, in payloads and filters', async (t) => {
     const wrong: readonly unknown[] = [
       'POINT(3 4)',
       'garbage',

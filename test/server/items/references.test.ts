@@ -173,7 +173,7 @@ t.test('rights hold along it', async (t) => {
   t.match(listed.json, { data: [{ cities: [{ name: 'Berlin' }, { name: 'Hamburg' }] }] });
 });
 
-t.test('what a reference looks up is read with the rights of the caller', async (t) => {
+t.test('the items that a reference looks up are read with the rights of the caller', async (t) => {
   const everywhere: Permission[] = (['cities', 'trips'] as const).flatMap((collection) =>
     (['create', 'read', 'update'] as const).map((action) => ({ collection, action })),
   );

@@ -154,7 +154,7 @@ t.test('folders group collections and leave them when they go', async (t) => {
   await send('DELETE', '/collections/inside');
 });
 
-t.test('what belongs to the service cannot be changed', async (t) => {
+t.test('objects of the service cannot be changed', async (t) => {
   t.equal(await refusal('DELETE', '/collections/service_users'), '403 FORBIDDEN');
   t.equal(await refusal('PATCH', '/collections/service_settings', { meta: { singleton: false } }), '403 FORBIDDEN');
   t.equal(await refusal('DELETE', '/fields/service_users/email'), '403 FORBIDDEN');
@@ -388,7 +388,7 @@ t.test('relations that cannot be are refused', async (t) => {
   t.equal(await refusal('GET', '/relations/nothing'), '403 FORBIDDEN');
 });
 
-t.test('who is no administrator sees what they may read, and changes nothing', async (t) => {
+t.test('callers other than administrators see what they may read, and change nothing', async (t) => {
   const token = 'the-token-of-a-reader-of-articles';
   await sql.unsafe(`
     insert into service_policies (id, name) values ('00000000-0000-4000-8000-00000000000a', 'Reads');

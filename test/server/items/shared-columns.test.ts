@@ -158,7 +158,7 @@ t.test('items that exist, and new ones that they are to refer to', async (t) => 
   );
 });
 
-t.test('what contradicts itself is refused and changes nothing', async (t) => {
+t.test('a payload that contradicts itself is refused and changes nothing', async (t) => {
   const rows = () => sql`
     select (select count(*) from authors) as authors, (select count(*) from books) as books, (select count(*) from places) as places,
       (select count(*) from shelves) as shelves, (select count(*) from boxes) as boxes, (select md5(string_agg(s::text, '')) from slots s) as slots`;
@@ -187,7 +187,7 @@ t.test('what contradicts itself is refused and changes nothing', async (t) => {
   t.strictSame([...(await rows())], before);
 });
 
-t.test('what only the database knows is compared there, in one statement', async (t) => {
+t.test('values that only the database knows are compared there, in one statement', async (t) => {
   const body = {
     places_by_room_place: { name: 'a' },
     shelves: { name: 'b' },

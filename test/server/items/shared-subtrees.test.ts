@@ -107,7 +107,7 @@ t.test('subtrees without lists, single items and unique references are read as b
   t.notMatch(JSON.stringify(json), /distinct/i);
 });
 
-t.test('what a caller may see', async (t) => {
+t.test('rows and fields that a caller may see', async (t) => {
   const { token } = await makeCaller(sql, 'trader', [
     {
       permissions: [

@@ -68,7 +68,7 @@ t.test('a read by key is one statement', async (t) => {
   t.strictSame([missing.answer.status, missing.calls], [403, [1]], 'also where there is none');
 });
 
-t.test('who asks costs a statement once, and again only after a change', async (t) => {
+t.test('the caller costs a statement once, and again only after a change', async (t) => {
   const token = 'another-token-for-counting';
   await withSql(
     databaseUrl,
@@ -165,7 +165,7 @@ t.test('a restricted read is one statement, and so is a restricted write beside 
   t.equal((await get(service, '/items/tags')).status, 200);
 });
 
-t.test('what needs no data costs no statement', async (t) => {
+t.test('a request that needs no data costs no statement', async (t) => {
   const paths = [
     '/server/ping',
     '/nothing',
@@ -216,7 +216,7 @@ const TWENTY: Readonly<Record<string, string>> = {
   'one item with all its relations': '/items/articles/1?fields=*.*.*',
 };
 
-t.test('whatever is asked, it is one statement', async (t) => {
+t.test('any request is one statement', async (t) => {
   for (const [name, path] of Object.entries(TWENTY)) {
     const first = await get(service, path);
     t.equal(first.status, 200, `${name}: ${first.text.slice(0, 200)}`);
@@ -233,7 +233,7 @@ t.test('whatever is asked, it is one statement', async (t) => {
   t.strictSame([answer.status, calls], [200, [1]], said);
 });
 
-t.test('what PostgreSQL refuses costs no second statement', async (t) => {
+t.test('a request that PostgreSQL refuses costs no second statement', async (t) => {
   const refused = [
     '/items/articles?sort=meta',
     '/items/articles?filter[published_at][_gt]=never',

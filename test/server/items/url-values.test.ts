@@ -42,7 +42,7 @@ t.test('a date that PostgreSQL quotes in small letters is an error of the reques
   t.match(answer, { status: 400, json: { errors: [{ extensions: { code: 'INVALID_QUERY' } }] } });
 });
 
-t.test('what is shown of a field finds its item', async (t) => {
+t.test('the value that a field shows finds its item', async (t) => {
   const found: readonly (readonly [field: string, operator: string, value: string, ids: number[]])[] = [
     ['ints', '[_eq]', '[1,2]', [1]],
     ['ints', '', '[1,2]', [1]],
@@ -75,7 +75,7 @@ t.test('what is shown of a field finds its item', async (t) => {
     t.strictSame((await find(field, operator, value)).json, rows(...ids), `${field}${operator}=${value}`);
 });
 
-t.test('what is no value of the type is 400 with the reason', async (t) => {
+t.test('a value that does not fit the type is 400 with the reason', async (t) => {
   t.match((await find('exact', '[_eq]', '[123456789012345678901234567890,NaN]')).text, /exact.*must be a list/);
   t.match((await find('ints', '[_eq]', '{"a":1}')).text, /must be a list|Invalid/);
   t.match(await find('ints', '[_eq]', '["x"]'), { status: 400 });

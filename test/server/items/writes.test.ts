@@ -54,7 +54,7 @@ t.test('a value that does not fit is refused by the name of its field', async (t
   }
 });
 
-t.test('what the database would refuse names collection, field and kind', async (t) => {
+t.test('a value that the database would refuse names collection, field and kind', async (t) => {
   const cases: [string, string, unknown, string, string, string][] = [
     ['POST', '/items/authors', { name: 'Twin', email: 'ada@example.com' }, 'authors', 'email', 'unique'],
     ['POST', '/items/named', { name: 'ADA' }, 'named', 'name', 'unique'],
@@ -85,7 +85,7 @@ t.test('values of a row that fails a check are not told, whatever they look like
   t.notMatch(answer.text, /hidden/);
 });
 
-t.test('what is no field of a collection is refused by name', async (t) => {
+t.test('an unknown field of a collection is refused by name', async (t) => {
   for (const [path, body, name] of [
     ['/items/articles', { title: 'x', titel: 'y' }, 'titel'],
     ['/items/articles', { title: 'x', comments: [{ boddy: 1 }] }, 'boddy'],
@@ -121,7 +121,7 @@ t.test('keys', async (t) => {
   t.strictSame(item(await send('GET', `/items/keyed/${upper}`)), { id: upper.toLowerCase(), label: 'y', extra: 'z' });
 });
 
-t.test('what a payload names in several places', async (t) => {
+t.test('items that a payload names in several places', async (t) => {
   const tree = item(
     await send('POST', '/items/nodes?fields=id,children.id', {
       label: 'a',

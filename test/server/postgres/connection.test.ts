@@ -141,7 +141,7 @@ async function holdLent(wire: Connection, rows: number, size: number): Promise<{
   return found;
 }
 
-t.test('what is lent stays as it is until the promises that were settled meanwhile have been heard', async (t) => {
+t.test('borrowed bytes stay as they are until the promises that were settled meanwhile have been heard', async (t) => {
   const proxy = await new Network(libraryUrl).open();
   const wire = await openWire(proxy.url);
   // Rows shorter than a piece and longer, so that many arrive in two: at the end of one piece and at the beginning of the next.
@@ -158,7 +158,7 @@ t.test('what is lent stays as it is until the promises that were settled meanwhi
   }
 });
 
-t.test('what the server says unasked, in part before a statement and in part behind it', async (t) => {
+t.test('messages that the server sends unasked, in part before a statement and in part behind it', async (t) => {
   const proxy = await new Network(libraryUrl).open();
   const other = await openWire();
   t.equal(await askCell(other, 'select 1'), '1');
@@ -337,7 +337,7 @@ t.test('memory for an answer is given back when the connection is lost in the mi
   }
 });
 
-t.test('what was wrong with one statement is not said of those behind it when the connection breaks', async (t) => {
+t.test('the error of one statement is not that of those behind it when the connection breaks', async (t) => {
   const proxy = await new Network(libraryUrl).open();
   const wire = await openWire(proxy.url);
   t.equal(await askCell(wire, 'select 1'), '1');

@@ -80,7 +80,7 @@ t.test('a start waits for a database that answers too slowly to see what is in b
   t.match(await get(service, '/items/articles/1?fields=id'), { status: 200 });
 });
 
-t.test('what will never succeed is refused at once', async (t) => {
+t.test('a start that will never succeed is refused at once', async (t) => {
   const wrong = urlOf(server, 'outages', { user: 'lateral', password: 'wrong' });
   for (const [url, reason] of [
     [wrong, /password authentication failed/],

@@ -66,7 +66,7 @@ t.test('a pooler that gives each transaction another backend has to keep prepare
   }
 });
 
-t.test('what was asked for has to be there', async (t) => {
+t.test('options that are set have to take effect', async (t) => {
   const shared = await startPooler(libraryUrl, { mode: 'transaction', settings: [ignoring] });
   for (const DATABASE_POOLER of ['none', 'session'])
     t.match(await refusal(shared, { DATABASE_POOLER }), /pooler .* gives one session to several clients/);

@@ -35,7 +35,7 @@ async function countOf(said: string): Promise<number> {
 const both = (said: string | null, prepare = true): TransactionStatement[] =>
   [WRITE, COUNT].map((text) => ({ text, parameters: [said], prepare }));
 
-t.test('what is sent together is one transaction', async (t) => {
+t.test('statements that are sent together are one transaction', async (t) => {
   for (const prepare of [false, true, true]) {
     const said = `together ${prepare}`;
     const before = await countOf(said);

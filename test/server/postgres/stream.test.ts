@@ -128,7 +128,7 @@ t.test('a client that leaves frees its backend within two seconds', async (t) =>
   t.equal((await take(await open(service, '/items/wide?limit=-1&fields=id'))).length, ROWS);
 });
 
-t.test('who leaves while waiting for a connection disturbs nobody', async (t) => {
+t.test('a client that leaves while it waits for a connection disturbs nobody', async (t) => {
   const service = await launch({ DATABASE_STREAM_POOL_SIZE: '1' });
   const first = await open(service, '/items/wide?limit=-1');
   const second = send(service, '/items/wide?limit=-1');

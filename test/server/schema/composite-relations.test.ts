@@ -70,7 +70,7 @@ t.test('it is made with its foreign key, and read from both sides at once', asyn
   t.match(await post(service, '/relations', relation), { status: 400 }, 'once');
 });
 
-t.test('what it does is changed, its columns are not', async (t) => {
+t.test('its actions can be changed, its columns cannot', async (t) => {
   const path = '/relations/desks/place';
   const changed = await send('PATCH', path, { schema: { on_delete: 'CASCADE' }, meta: { one_field: 'tables' } });
   t.match(changed, { status: 200, json: { data: { schema: { on_delete: 'CASCADE', match: 'FULL' } } } });
@@ -128,7 +128,7 @@ t.test('it is deleted with its foreign key and its field', async (t) => {
   t.match(await request(service, 'DELETE', '/relations/desks/place'), { status: 403 });
 });
 
-t.test('what cannot be is refused, and changes nothing', async (t) => {
+t.test('an impossible relation is refused, and changes nothing', async (t) => {
   for (const [change, reason] of [
     [{ schema: { columns: ['house'] } }, /must be a list of several columns/],
     [{ schema: { columns: ['house', 'house'] } }, /each once/],

@@ -366,7 +366,7 @@ t.test('options of a column are changed one by one, and what already exists asks
   await compareWithCatalog(t, 'made');
 });
 
-t.test('what a change would break is refused, and nothing happens', async (t) => {
+t.test('a change that would break something is refused, and nothing happens', async (t) => {
   await ask('POST', '/items/made', [
     { f_integer: 1, f_string: 'same' },
     { f_integer: null, f_string: 'same' },

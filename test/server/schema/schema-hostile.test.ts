@@ -337,7 +337,7 @@ t.test('hostile bodies', async (t) => {
   t.equal((await request(service, 'POST', '/fields/articles', { body: 'field=x' })).status, 415);
 });
 
-t.test('what only looks strange', async (t) => {
+t.test('names that only look strange', async (t) => {
   const texts = [
     "it's; fine",
     'a "b" c',

@@ -167,7 +167,7 @@ t.test('the other instance knows within 200 milliseconds', async (t) => {
   t.ok((delays[5] as number) <= 200, `median ${delays[5]} ms`);
 });
 
-t.test('what is made with plain SQL appears without a restart', async (t) => {
+t.test('objects made with plain SQL appear without a restart', async (t) => {
   await sql`create table plain (id serial primary key, name text)`;
   await waitFor(async () => (await send(serving, 'GET', '/collections/plain')).status === 200, 5_000);
   await sql`alter table plain add column late integer default 7`;

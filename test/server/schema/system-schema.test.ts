@@ -301,7 +301,7 @@ t.test('a start that fails leaves nothing behind', async (t) => {
   t.strictSame(row, { triggers: 0, functions: 0 });
 });
 
-t.test('what earlier versions made is used as it is', async (t) => {
+t.test('objects of earlier versions are used as they are', async (t) => {
   const url = await createDatabase(server, 'earlier');
   await withSql(url, async (sql) => {
     await asEarlier(sql, 8);
@@ -315,7 +315,7 @@ t.test('what earlier versions made is used as it is', async (t) => {
   t.match(await get(service, '/items/service_orders', { token: null }), { status: 403 });
 });
 
-t.test('what a failed start of an earlier version left behind goes', async (t) => {
+t.test('the remains of a failed start of an earlier version are removed', async (t) => {
   const url = databaseUrl(server, 'leftover');
   await createDatabase(server, 'leftover');
   await withSql(url, async (sql) => {

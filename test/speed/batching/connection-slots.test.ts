@@ -25,7 +25,7 @@ t.test('a cheap read takes the connection that was used last', async (t) => {
   t.strictSame([take('cheap'), take('cheap')], [3, 2]);
 });
 
-t.test('what is or may be slow leaves the warm connections to cheap reads', async (t) => {
+t.test('reads that are or may be slow leave the warm connections to cheap reads', async (t) => {
   const { take } = openSlots();
   t.strictSame([take('unknown'), take('slow'), take('cheap')], [0, 1, 3]);
 });

@@ -180,7 +180,7 @@ t.test('a batch that took too long makes its reads slow until they have shown to
   t.equal(statements, 10, 'each halves the difference');
 });
 
-t.test('what a statement should take is known after the first', async (t) => {
+t.test('the expected time of a statement is known after the first', async (t) => {
   const model = new CostModel();
   t.equal(model.expectedMs(1), null);
   model.learn(2, 1, false);

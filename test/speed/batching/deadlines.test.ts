@@ -6,7 +6,7 @@ import { waitFor } from '../../support/service.js';
 
 const TIME = 60;
 
-t.test('what is removed is not missed, the rest is, each once, in its order and not too soon', async (t) => {
+t.test('removed deadlines do not expire, the rest do, each once, in order and not too soon', async (t) => {
   const deadlines = new Deadlines(TIME);
   const missed: number[] = [];
   const times: number[] = [];

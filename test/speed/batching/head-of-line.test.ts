@@ -166,7 +166,7 @@ t.test('a crowd of one shape does not hold up a single request of another', asyn
   t.ok(median(single) < median(many) * 2 + 10, told);
 });
 
-t.test('whoever leaves before the turn is not read for', async (t) => {
+t.test('nothing is read for a client that leaves before its turn', async (t) => {
   const service = await startWarm({ DATABASE_POOL_SIZE: '1' });
   const carried = async (): Promise<number> => {
     const { text } = await get(service, '/server/metrics');
@@ -193,7 +193,7 @@ t.test('whoever leaves before the turn is not read for', async (t) => {
 });
 
 for (const READ_BATCHING of ['true', 'false']) {
-  t.test(`what runs for those who have all left is stopped, READ_BATCHING=${READ_BATCHING}`, async (t) => {
+  t.test(`a batch whose clients have all left is stopped, READ_BATCHING=${READ_BATCHING}`, async (t) => {
     const service = await startWarm({ READ_BATCHING });
     const endless = {
       item: ['GET', '/items/endless/1', undefined],

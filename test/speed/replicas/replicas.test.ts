@@ -92,7 +92,7 @@ const isReady = async (server: TestServer): Promise<boolean> => (await checkOf(s
 
 const eventual = { prefer: 'consistency=eventual' };
 
-t.test('whoever writes sees it, also while the replicas do not have it', async (t) => {
+t.test('a caller sees its own writes, also while the replicas do not have them', async (t) => {
   await titleOf(patient);
   await caughtUp(primary, prompt);
   await replay(prompt, 'pause');

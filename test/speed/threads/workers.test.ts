@@ -169,7 +169,7 @@ t.test('a change by plain SQL reaches both', async (t) => {
   await sql`drop table plain`;
 });
 
-t.test('what somebody may do changes at once on the other thread', async (t) => {
+t.test('the rights of a user change at once on the other thread', async (t) => {
   const { id, token } = await makeUser(sql, 'restricted');
   const first = await openLine(service);
   const policy = await send(first, 'POST', '/policies', { name: 'Tags' });
@@ -195,7 +195,7 @@ t.test('what somebody may do changes at once on the other thread', async (t) => 
   });
 });
 
-t.test('who logs out is out on the other thread too', async (t) => {
+t.test('a user who logs out is logged out on the other thread too', async (t) => {
   const { email } = await makeUser(sql, 'leaving');
   await bothWays(8, async (one, other) => {
     const cookie = cookieOf(await login(service, email, { mode: 'session' }, { agent: one.agent }));
@@ -364,7 +364,7 @@ t.test('a thread that dies ends the service, with what it died of', async (t) =>
   );
 });
 
-t.test('what keeps a thread from starting keeps the service from starting', async (t) => {
+t.test('an error that keeps a thread from starting keeps the service from starting', async (t) => {
   const EMAIL_TRANSPORT = await transport('export const sent = 1;');
   await t.rejects(startTestService({ ...TWO, EMAIL_TRANSPORT }), {
     name: 'StartError',
