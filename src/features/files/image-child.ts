@@ -1,11 +1,11 @@
 /**
  * The program of a process that transforms images with `sharp`, one after the other. A process of its own can be killed at its deadline;
- * threads inside of the service could not. It ends when the service does: then its input ends.
+ * threads inside of the service could not. It ends when the service does: then it is disconnected.
  */
 import { writeFile } from 'node:fs/promises';
 import type { Metadata, Sharp, SharpOptions } from 'sharp';
-import { asError, isOneOf, parseOwnJson } from '../../base/narrow.js';
-import { type ImageAnswer, type ImageJob, MessageReader, type Transformation, writeMessage } from './image-messages.js';
+import { asError, isOneOf } from '../../base/narrow.js';
+import type { ImageAnswer, ImageJob, ImageResult, ImageTask, Transformation } from './image-messages.js';
 import type { ImageOperation } from './image-operations.js';
 import { type ImageSize, resizeOf, sizesOf } from './image-sizes.js';
 
@@ -39,8 +39,9 @@ class Refusal extends Error {
 /** `process.exit` would wait for the image. */
 const end = (): void => void process.kill(process.pid, 'SIGKILL');
 
-function answer(head: ImageAnswer, bytes: Buffer = NOTHING): void {
-  for (const piece of writeMessage(head, bytes)) process.stdout.write(piece);
+function send(answer: ImageAnswer, bytes: Buffer = NOTHING): void {
+  const result: ImageResult = { answer, bytes };
+  process.send?.(result);
 }
 
 async function loadSharp(): Promise<OpenImage> {
@@ -55,14 +56,14 @@ async function loadSharp(): Promise<OpenImage> {
 /** Any other failure than a package that is not installed may be temporary. Its message may contain paths, its code does not. */
 function reportFailure(error: unknown): void {
   const code = error instanceof Error && 'code' in error ? String(error.code) : null;
-  if (code === 'ERR_MODULE_NOT_FOUND') answer({ kind: 'started', isInstalled: false, failure: null });
-  else answer({ kind: 'started', isInstalled: true, failure: code ?? firstLine(error) });
+  if (code === 'ERR_MODULE_NOT_FOUND') send({ kind: 'started', isInstalled: false, failure: null });
+  else send({ kind: 'started', isInstalled: true, failure: code ?? firstLine(error) });
 }
 
 async function work(open: OpenImage, { most, transformation }: ImageJob, bytes: Buffer): Promise<void> {
   const limits: SharpOptions = { limitInputPixels: most ** 2, failOn: 'error' };
   const metadata = await open(bytes, limits).metadata().catch(unreadable);
-  if (!transformation) return answer({ kind: 'measured', size: orientedSize(metadata) });
+  if (!transformation) return send({ kind: 'measured', size: orientedSize(metadata) });
   if (!isOneOf(READ_FORMATS, metadata.format))
     throw new Refusal(`The image cannot be transformed: its content is ${metadata.format}`);
   const size = orientedSize(metadata);
@@ -76,7 +77,7 @@ async function work(open: OpenImage, { most, transformation }: ImageJob, bytes: 
   trimmed.image.toFormat(format, quality === null ? {} : { quality });
   const made = await trimmed.image.toBuffer().catch(unreadable);
   if (made.length > MAX_RESULT_BYTES) throw new Refusal(`The result is larger than ${MAX_RESULT_BYTES} bytes`);
-  answer({ kind: 'made' }, made);
+  send({ kind: 'made' }, made);
 }
 
 interface Source {
@@ -191,27 +192,24 @@ function watchMemory(most: number): NodeJS.Timeout {
 }
 
 async function main(): Promise<void> {
-  process.stdin.on('end', end).on('close', end).on('error', end);
-  process.stdout.on('error', end);
+  process.on('disconnect', end);
   // A signal for the whole group: the service decides when this process ends.
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
   // Where memory runs out, this process is the one to end.
   await writeFile('/proc/self/oom_score_adj', '1000').catch(() => {});
   const open = await loadSharp().catch(reportFailure);
   // The service ends this process when it has the answer.
-  if (!open) return void process.stdin.resume();
-  const reader = new MessageReader((head, bytes) => {
-    const job = parseOwnJson<ImageJob>(head);
+  if (!open) return;
+  process.on('message', ({ job, bytes }: ImageTask) => {
     const watch = watchMemory(job.most);
     work(open, job, bytes)
       .catch((error: unknown) => {
         const isTooLarge = error instanceof Refusal && error.isTooLarge;
-        answer({ kind: 'refused', reason: asError(error).message, isTooLarge });
+        send({ kind: 'refused', reason: asError(error).message, isTooLarge });
       })
       .finally(() => clearInterval(watch));
   });
-  process.stdin.on('data', (piece: Buffer) => reader.push(piece));
-  answer({ kind: 'started', isInstalled: true, failure: null });
+  send({ kind: 'started', isInstalled: true, failure: null });
 }
 
 await main();

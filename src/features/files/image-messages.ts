@@ -1,4 +1,4 @@
-/** Messages between the service and the image processes: the lengths of both parts, JSON, bytes. */
+/** Messages between the service and the image processes. */
 import type { ImageOperation } from './image-operations.js';
 import type { ImageSize } from './image-sizes.js';
 
@@ -22,47 +22,18 @@ export type ImageAnswer =
   /** The first message. `failure` says why sharp is installed and could not be loaded, or is null. */
   | { readonly kind: 'started'; readonly isInstalled: boolean; readonly failure: string | null }
   | { readonly kind: 'measured'; readonly size: ImageSize | null }
-  /** The bytes follow. */
+  /** With the bytes. */
   | { readonly kind: 'made' }
   | { readonly kind: 'refused'; readonly reason: string; readonly isTooLarge: boolean };
 
-const LENGTHS = 8;
-
-export function writeMessage(head: ImageJob | ImageAnswer, bytes: Buffer): readonly Buffer[] {
-  const text = Buffer.from(JSON.stringify(head));
-  const lengths = Buffer.alloc(LENGTHS);
-  lengths.writeUInt32LE(text.length, 0);
-  lengths.writeUInt32LE(bytes.length, 4);
-  return [Buffer.concat([lengths, text]), bytes];
+/** To the process. */
+export interface ImageTask {
+  readonly job: ImageJob;
+  readonly bytes: Buffer;
 }
 
-/** Calls back with each message. Pieces are joined once, when all of them are there. */
-export class MessageReader {
-  #pieces: Buffer[] = [];
-  #length = 0;
-  #wanted = LENGTHS;
-
-  constructor(private readonly take: (head: string, bytes: Buffer) => void) {}
-
-  push(piece: Buffer): void {
-    this.#pieces.push(piece);
-    this.#length += piece.length;
-    while (this.#length >= this.#wanted) this.#read();
-  }
-
-  #read(): void {
-    const all = this.#pieces.length === 1 && this.#pieces[0] ? this.#pieces[0] : Buffer.concat(this.#pieces);
-    const text = all.readUInt32LE(0);
-    const whole = LENGTHS + text + all.readUInt32LE(4);
-    if (all.length < whole) {
-      this.#pieces = [all];
-      this.#wanted = whole;
-      return;
-    }
-    const rest = all.subarray(whole);
-    this.#pieces = [rest];
-    this.#length = rest.length;
-    this.#wanted = LENGTHS;
-    this.take(all.toString('utf8', LENGTHS, LENGTHS + text), all.subarray(LENGTHS + text, whole));
-  }
+/** From the process. */
+export interface ImageResult {
+  readonly answer: ImageAnswer;
+  readonly bytes: Buffer;
 }

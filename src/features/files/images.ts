@@ -3,14 +3,12 @@
  * the same time share one transformation.
  */
 
-import { type ChildProcess, spawn } from 'node:child_process';
-import { Socket } from 'node:net';
+import { type ChildProcess, fork } from 'node:child_process';
 import { constants, setPriority } from 'node:os';
 import { invalidQuery, ServiceError, serviceUnavailable, unprocessable } from '../../base/errors.js';
 import { Limiter, OWN_TURN, type Turn } from '../../base/limiter.js';
-import { parseOwnJson } from '../../base/narrow.js';
 import { packagePath } from '../../base/package-files.js';
-import { type ImageAnswer, type ImageJob, MessageReader, type Transformation, writeMessage } from './image-messages.js';
+import type { ImageAnswer, ImageJob, ImageResult, ImageTask, Transformation } from './image-messages.js';
 import type { ImageSize } from './image-sizes.js';
 import type { FilesConfig } from './options.js';
 
@@ -112,11 +110,6 @@ const WAITING_PER_PROCESS = 25;
 /** Environment variables that the process needs. The service's secrets are not among them. */
 const ENVIRONMENT = ['PATH', 'LD_LIBRARY_PATH', 'NODE_OPTIONS', 'NODE_PATH', 'TMPDIR', 'LANG'];
 
-interface ImageResult {
-  readonly answer: ImageAnswer;
-  readonly bytes: Buffer;
-}
-
 interface ProcessLimits {
   readonly processes: number;
   /** Milliseconds for an image, and for an image to wait. */
@@ -206,19 +199,17 @@ class ImageProcess {
 
   constructor() {
     const environment = Object.fromEntries(ENVIRONMENT.map((name) => [name, process.env[name]]));
-    this.#child = spawn(process.execPath, [PROGRAM], {
+    this.#child = fork(PROGRAM, {
       // One image at a time needs one thread, and the memory of few.
       env: { ...environment, UV_THREADPOOL_SIZE: '1', MALLOC_ARENA_MAX: '2' },
-      stdio: ['pipe', 'pipe', 'ignore'],
+      execArgv: [],
+      serialization: 'advanced',
+      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
     lowerPriority(this.#child.pid);
-    const { stdin, stdout } = this.#child;
     this.#child.unref();
-    for (const stream of [stdin, stdout]) if (stream instanceof Socket) stream.unref();
-    const reader = new MessageReader((head, bytes) => this.#take?.({ answer: parseOwnJson(head), bytes }));
-    stdout?.on('data', (piece: Buffer) => reader.push(piece));
-    // Where the process ended, its end is the reason.
-    stdin?.on('error', () => {});
+    this.#child.channel?.unref();
+    this.#child.on('message', (result: ImageResult) => this.#take?.(result));
     this.ended = new Promise((resolve) => {
       const end = (): void => {
         this.isAlive = false;
@@ -241,7 +232,9 @@ class ImageProcess {
 
   ask(job: ImageJob, bytes: Buffer, timeoutMs: number): Promise<ImageResult> {
     const answered = this.#next(timeoutMs);
-    for (const piece of writeMessage(job, bytes)) this.#child.stdin?.write(piece);
+    const task: ImageTask = { job, bytes };
+    // Where the process ended, its end is the reason.
+    this.#child.send(task, () => {});
     return answered;
   }
 
