@@ -9,7 +9,7 @@ export class Heap<Entry> {
     return this.#entries[0];
   }
 
-  /** Adds the entry. An entry that is there moves to where it belongs now. */
+  /** Adds the entry, or moves it to where it belongs after a change. */
   put(entry: Entry): void {
     const index = this.#indexes.get(entry) ?? this.#entries.length;
     this.#down(entry, this.#up(entry, index));
