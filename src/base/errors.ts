@@ -88,8 +88,8 @@ export function raisedError({ status, message, ...more }: RaisedResponse, { code
   return new ServiceError(known, message, more, status);
 }
 
-/** With the message of the database, which may name more than the caller may know: see `DatabaseRefusals` in engine/reads. */
-export class Undisclosed extends ServiceError {
+/** With the message of the database, which may name more than the caller may know: see `DatabaseRefusals` in server/execute/reads. */
+export class ErrorWithLogDetail extends ServiceError {
   constructor(
     { code, message, extensions }: ServiceError,
     readonly detail: string,

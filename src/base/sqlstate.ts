@@ -3,6 +3,7 @@
  * the language of the server.
  */
 import {
+  ErrorWithLogDetail,
   failedValidation,
   forbidden,
   invalidPayload,
@@ -11,7 +12,6 @@ import {
   ranTooLong,
   ServiceError,
   serviceUnavailable,
-  Undisclosed,
   type ValidationType,
 } from './errors.js';
 import { messageOf, propertiesOf } from './narrow.js';
@@ -146,26 +146,27 @@ export function fromDatabase(
   if (isShapeFailure(error)) return invalidQuery('A geometry cannot be parsed, compared or projected');
   // Too many columns, too deep a nesting, too long a row: limits of PostgreSQL itself.
   if (/^54/.test(code)) return invalidQuery('The query is too large or too deep for the database');
-  if (code === '42501') return new Undisclosed(forbidden(), messageOf(error));
+  if (code === '42501') return new ErrorWithLogDetail(forbidden(), messageOf(error));
   if (code === '55000')
-    return new Undisclosed(
+    return new ErrorWithLogDetail(
       serviceUnavailable('database', 'A materialized view that the query reads has no data yet: refresh it'),
       messageOf(error),
     );
   if (isOfAnotherServer(error))
-    return new Undisclosed(
+    return new ErrorWithLogDetail(
       serviceUnavailable('database', 'A foreign server that it uses cannot be reached'),
       messageOf(error),
     );
   if (code === 'CONNECTION_SHARED')
     return serviceUnavailable('database', 'A pooler mixed up connections: it must use one connection per session');
   if (isConnectionFailure(code)) return serviceUnavailable('database', 'It cannot be reached');
-  if (isMissing(error)) return new Undisclosed(serviceUnavailable('database', 'A table is missing'), messageOf(error));
+  if (isMissing(error))
+    return new ErrorWithLogDetail(serviceUnavailable('database', 'A table is missing'), messageOf(error));
   // Memory, disk, or a limit that its administrator has set.
   if (/^53/.test(code)) return serviceUnavailable('database', 'It is out of memory, disk space or connections');
   if (/^40/.test(code)) return serviceUnavailable('database', 'Too many requests change the same items');
   if (/^(58|XX)/.test(code))
-    return new Undisclosed(serviceUnavailable('database', 'It reports an internal error'), messageOf(error));
+    return new ErrorWithLogDetail(serviceUnavailable('database', 'It reports an internal error'), messageOf(error));
   return error.where === undefined ? error : functionFailed(error);
 }
 
@@ -220,7 +221,7 @@ const UNSENT =
 const RECURSION = '42P17';
 
 function functionFailed(error: DatabaseFailure, reason = 'A function or trigger failed'): ServiceError {
-  return new Undisclosed(serviceUnavailable('database', reason), messageOf(error));
+  return new ErrorWithLogDetail(serviceUnavailable('database', reason), messageOf(error));
 }
 
 /** In a read: a domain refuses an argument or a value of a filter, or a function uses a value that a constraint refuses. */
@@ -228,7 +229,7 @@ function violation(error: ConstraintFailure): ServiceError {
   const { 'data type_name': domain } = error;
   if (isComputing(error)) return misfit(error, invalidQuery);
   if (domain !== undefined) return invalidQuery(`A value violates a constraint of the domain "${domain}"`);
-  return new Undisclosed(invalidQuery('A value violates a constraint of the database'), messageOf(error));
+  return new ErrorWithLogDetail(invalidQuery('A value violates a constraint of the database'), messageOf(error));
 }
 
 /** Errors of calculations in functions of the database: division by zero, logarithm, power, substring. */
@@ -244,7 +245,7 @@ function misfit(error: DatabaseFailure, refuse: (reason: string) => ServiceError
   const text = messageOf(error);
   if (CALCULATIONS.has(error.code)) return refuse(text);
   if (!isComputing(error)) return refuse('A value does not fit the type of its field');
-  return new Undisclosed(refuse('A function or trigger of the database failed on a value'), text);
+  return new ErrorWithLogDetail(refuse('A function or trigger of the database failed on a value'), text);
 }
 
 /** Whether the database, or another server that the service needs, is unavailable. */

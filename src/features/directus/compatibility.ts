@@ -7,13 +7,13 @@ import { isObject, parseJson, writeJson } from '../../base/exact-json.js';
 import { listOf } from '../../compiler/model/columns.js';
 import { ownName as ownOf, type Synonyms, shownName, synonymsOf } from '../../compiler/model/synonyms.js';
 import { type ActionRoute, handlerOf, type RouteAction } from '../../server/api/action.js';
-import type { EdgeNames, ErrorText, Reply } from '../../server/http/reply.js';
+import type { ErrorText, NameMapping, Reply } from '../../server/http/reply.js';
 import { systemTables } from '../../server/postgres/catalog/system-tables.js';
 
 /** Not a type of text: then the SDK answers the response itself, which tools read. */
 export const DIRECTUS_SDL_TYPE = 'application/graphql';
 
-export const directusNames: Omit<EdgeNames, 'cacheHeader'> = {
+export const directusNames: Omit<NameMapping, 'cacheHeader'> = {
   parameter: ownName,
   reply: directusReply,
   error: directusError,

@@ -28,8 +28,8 @@ import {
   readMessage,
   socketTurns,
 } from './connection.js';
-import { runItems, type Speaker, type WebsocketServices } from './directus-items.js';
-import { type EventOwner, SocketOutbox } from './message-queue.js';
+import { runItems, type SocketSession, type WebsocketServices } from './directus-items.js';
+import { type EventOwner, OutgoingQueue } from './message-queue.js';
 
 export function websocketProtocol(services: WebsocketServices): SocketProtocol {
   const { config, identities } = services;
@@ -56,9 +56,9 @@ const AUTH_ERRORS = {
   TOKEN_EXPIRED: 'Token expired.',
 } as const;
 
-class DirectusConnection extends Connection<WebsocketServices> implements Speaker {
+class DirectusConnection extends Connection<WebsocketServices> implements SocketSession {
   protected readonly path = '/websocket';
-  readonly outbox: SocketOutbox;
+  readonly outbox: OutgoingQueue;
   readonly #subscriptions = new Map<string, EventHandle>();
   /** Other messages wait for the sign-in before them. It never rejects: a failed one does not affect the next. */
   #signingIn: Promise<void> = Promise.resolve();
@@ -67,7 +67,7 @@ class DirectusConnection extends Connection<WebsocketServices> implements Speake
 
   constructor(socket: Socket, client: SocketClient, services: WebsocketServices, onClosed: () => void) {
     super(socket, client, services, onClosed);
-    this.outbox = new SocketOutbox(socket, () => this.drained());
+    this.outbox = new OutgoingQueue(socket, () => this.drained());
     const mode = services.config.WEBSOCKETS_REST_AUTH;
     // A token of the upgrade was checked before the connection opened, and is valid in every mode.
     this.isAccepted = mode !== 'handshake' || isBearer(client.authorization);
@@ -326,7 +326,7 @@ interface SubscribedClient {
 async function subscribeTo(
   message: Input,
   client: SubscribedClient,
-  connection: Speaker,
+  connection: SocketSession,
   { live, limits: given, dialect }: WebsocketServices,
 ): Promise<EventHandle> {
   const { collection, query, change, item } = readSubscription(message);
@@ -399,7 +399,7 @@ class SocketListener implements EventListener, EventOwner {
   #hasLost = false;
 
   constructor(
-    private readonly connection: Speaker,
+    private readonly connection: SocketSession,
     private readonly client: SubscribedClient,
     private readonly shape: EventShape,
     private readonly rights: Rights,

@@ -27,7 +27,7 @@ import type { SocketClient } from '../../server/http/transport.js';
 import type { Socket } from '../../server/http/websocket.js';
 import type { Mirror } from '../../server/postgres/catalog/watch.js';
 import type { ConnectionServices } from './connection.js';
-import type { SocketOutbox } from './message-queue.js';
+import type { OutgoingQueue } from './message-queue.js';
 
 export interface WebsocketServices extends ConnectionServices {
   readonly mirror: Mirror;
@@ -35,16 +35,20 @@ export interface WebsocketServices extends ConnectionServices {
 }
 
 /** A connection, as its messages and subscriptions see it. */
-export interface Speaker {
+export interface SocketSession {
   readonly socket: Socket;
   readonly client: SocketClient;
   readonly requestClient: RequestClient;
-  readonly outbox: SocketOutbox;
+  readonly outbox: OutgoingQueue;
   identify(): MaybePromise<Identity>;
 }
 
 /** Answers the members of the reply: `"data":...`. */
-export async function runItems(message: Input, connection: Speaker, services: WebsocketServices): Promise<string> {
+export async function runItems(
+  message: Input,
+  connection: SocketSession,
+  services: WebsocketServices,
+): Promise<string> {
   const items = new ItemsMessage(message, connection, services);
   switch (message['action']) {
     case 'read':
@@ -67,7 +71,7 @@ class ItemsMessage {
 
   constructor(
     private readonly message: Input,
-    private readonly connection: Speaker,
+    private readonly connection: SocketSession,
     private readonly services: WebsocketServices,
   ) {
     const { collection, query } = message;

@@ -30,7 +30,7 @@ interface Waiting {
   readonly generation: number;
 }
 
-export class SocketOutbox {
+export class OutgoingQueue {
   #waiting: Waiting[] = [];
   #characters = 0;
   /** Answers that wait. */

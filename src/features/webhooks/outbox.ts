@@ -37,7 +37,7 @@ interface LockRow {
 }
 
 /** Stores the number of the newest change that was read, and whether the service polls. The trigger notifies only if it does not. */
-const TELL = withCatalog(`
+const NOTIFY = withCatalog(`
 select setval((quote_ident($1::text) || '.service_webhook_drained')::regclass, $2::bigint),
   setval((quote_ident($1::text) || '.service_webhook_looking')::regclass, 1, $3::boolean)`);
 
@@ -266,7 +266,7 @@ export class Outbox {
   async #tell(session: Session, lock: LockRow, drained: string, isLooking: boolean): Promise<void> {
     if (drained === lock.drained && isLooking === lock.is_looking) return;
     const { database } = this.services;
-    await session.query(database.qualified(TELL), [database.system, drained, String(isLooking)]);
+    await session.query(database.qualified(NOTIFY), [database.system, drained, String(isLooking)]);
   }
 
   /** Webhooks that follow a collection which the model lacks may have followed the table. */

@@ -1,5 +1,5 @@
 /**
- * Sends deliveries: a lane per webhook claims them and writes their results. Requests are signed as Standard Webhooks prescribes
+ * Sends deliveries: a worker per webhook claims them and writes their results. Requests are signed as Standard Webhooks prescribes
  * (https://www.standardwebhooks.com). The URL was chosen by an administrator, and the request comes from inside the network of the
  * service: unless local addresses are allowed, it goes only to addresses of the Internet. Redirects are not followed.
  */
@@ -168,7 +168,7 @@ function waitOf(header = ''): number | null {
   return Number.isNaN(ms) ? null : Math.min(Math.max(0, ms), MAX_RETRY_AFTER_MS);
 }
 
-/** Shared by the lanes of a thread. */
+/** Shared by the workers of a thread. */
 interface LaneServices {
   readonly database: Database;
   readonly sender: Sender;
@@ -186,7 +186,7 @@ export interface DeliveryStats {
   dead: number;
 }
 
-export interface LaneLimits {
+export interface DeliveryLimits {
   readonly concurrency: number;
   readonly timeout: number;
   /** Milliseconds after each failed attempt. */
@@ -229,7 +229,7 @@ interface Queued {
  * The deliveries of one webhook: some at a time, so that a slow receiver delays only itself. For a fast receiver it claims more than it
  * sends at once, and writes many results with one statement.
  */
-export class Lane {
+export class DeliveryWorker {
   #sending = 0;
   /** Deliveries that are claimed and not sent yet. */
   #queue: Queued[] = [];
@@ -251,7 +251,7 @@ export class Lane {
     /** Replaced when its row changes. */
     public webhook: Webhook,
     private readonly services: LaneServices,
-    private readonly limits: LaneLimits,
+    private readonly limits: DeliveryLimits,
     private readonly events: LaneEvents,
   ) {}
 

@@ -24,7 +24,7 @@ import {
 } from './deliveries.js';
 import type { WebhookLogEvent } from './log-events.js';
 import { Outbox } from './outbox.js';
-import { type DeliveryStats, Lane, type LaneLimits, Sender } from './sender.js';
+import { type DeliveryLimits, type DeliveryStats, DeliveryWorker, Sender } from './sender.js';
 import {
   MARK_INCOMPLETE,
   parseWebhooks,
@@ -35,7 +35,7 @@ import {
 } from './webhook-hook.js';
 import { planTriggers, TRIGGER_LOCK, type TriggerPlan, type WantedTable } from './webhook-triggers.js';
 
-interface WebhookOptions extends LaneLimits {
+interface WebhookOptions extends DeliveryLimits {
   readonly parse: ParseLimits;
   readonly maxBacklog: number;
   /** Bytes. */
@@ -84,7 +84,7 @@ export class Webhooks {
   readonly sender: Sender;
   readonly #claimant = randomUUID();
   readonly #slots = { free: MAX_REQUESTS, bytes: MAX_BYTES };
-  readonly #lanes = new Map<string, Lane>();
+  readonly #workers = new Map<string, DeliveryWorker>();
   readonly #outbox: Outbox;
   #timer: NodeJS.Timeout | null = null;
   #running: Promise<void> | null = null;
@@ -138,9 +138,9 @@ export class Webhooks {
     if (this.#isStopped) return;
     this.#isStopped = true;
     if (this.#timer) clearTimeout(this.#timer);
-    await Promise.all([...this.#lanes.values()].map((lane) => lane.stop(STOP_MS)));
+    await Promise.all([...this.#workers.values()].map((worker) => worker.stop(STOP_MS)));
     this.sender.close();
-    if (this.#lanes.size > 0) await releaseDeliveries(this.services.database, this.#claimant).catch(() => {});
+    if (this.#workers.size > 0) await releaseDeliveries(this.services.database, this.#claimant).catch(() => {});
   }
 
   check(): Checks {
@@ -242,10 +242,10 @@ export class Webhooks {
     if (definitions !== this.#definitions) this.#keptUpAt = Number.NEGATIVE_INFINITY;
     this.#definitions = definitions;
     const existing = new Set(webhooks.map(({ id }) => id));
-    for (const [id, lane] of this.#lanes) {
+    for (const [id, worker] of this.#workers) {
       if (existing.has(id)) continue;
-      lane.drop();
-      if (lane.isIdle) this.#lanes.delete(id);
+      worker.drop();
+      if (worker.isIdle) this.#workers.delete(id);
     }
     return webhooks;
   }
@@ -253,7 +253,7 @@ export class Webhooks {
   async #wakeLanes(webhooks: readonly Webhook[]): Promise<void> {
     const due = await dueWebhooks(this.services.database);
     for (const webhook of webhooks) {
-      const existing = this.#lanes.get(webhook.id);
+      const existing = this.#workers.get(webhook.id);
       if (existing) existing.webhook = webhook;
       if (webhook.status !== 'active') existing?.drop();
       if (this.#isStopped) continue;
@@ -262,18 +262,18 @@ export class Webhooks {
     }
   }
 
-  #open(webhook: Webhook): Lane {
+  #open(webhook: Webhook): DeliveryWorker {
     const { database } = this.services;
     const services = { database, sender: this.sender, claimant: this.#claimant, slots: this.#slots, stats: this.stats };
-    const lane = new Lane(webhook, services, this.options, {
+    const worker = new DeliveryWorker(webhook, services, this.options, {
       failed: (error) => this.observe({ kind: 'webhooks-failed', error }),
       isGone: async () => {
         this.observe({ kind: 'webhook-gone', webhook: webhook.id });
         await pauseWebhook(database, webhook.id).catch((error: unknown) => this.#failed(error));
       },
     });
-    this.#lanes.set(webhook.id, lane);
-    return lane;
+    this.#workers.set(webhook.id, worker);
+    return worker;
   }
 
   /** Tables may have been created, dropped or renamed, and triggers disabled. */

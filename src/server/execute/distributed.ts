@@ -2,7 +2,7 @@
  * Tables of Citus. It plans for the values of a statement, and asks one worker if they determine which: a write to such tables is about one
  * value of the column by which they are distributed.
  */
-import { invalidPayload, invalidQuery, type ServiceError, Undisclosed } from '../../base/errors.js';
+import { ErrorWithLogDetail, invalidPayload, invalidQuery, type ServiceError } from '../../base/errors.js';
 import { parseOwnJson, propertiesOf } from '../../base/narrow.js';
 import { isPlanOutdated } from '../../base/sqlstate.js';
 import type { Collection, Model } from '../../compiler/model/model.js';
@@ -54,14 +54,14 @@ export function refusedRead(error: unknown, collections: readonly string[], mode
   });
   const columns = named.length > 0 ? named.join(', ') : 'the column by which the tables are distributed';
   const reason = `The database is distributed, and does this for one value of its distribution column only: filter on ${columns}`;
-  return new Undisclosed(invalidQuery(reason), String(propertiesOf(error)['message']));
+  return new ErrorWithLogDetail(invalidQuery(reason), String(propertiesOf(error)['message']));
 }
 
 export function refusedWrite(error: unknown, { model, plan }: PlannedWrite): ServiceError | null {
   if (!isRefused(error, model)) return null;
   const advice = 'write its parts one by one, and lists as "create", "update" and "delete"';
   const reason = `The database is distributed, and cannot write this to "${plan.collection.name}" in one statement: ${advice}`;
-  return new Undisclosed(invalidPayload(reason), String(propertiesOf(error)['message']));
+  return new ErrorWithLogDetail(invalidPayload(reason), String(propertiesOf(error)['message']));
 }
 
 function isRefused(error: unknown, { extensions }: Model): boolean {

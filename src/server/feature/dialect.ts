@@ -1,13 +1,13 @@
 /** The names and types of another API, for clients that were written for it. */
 import type { Synonyms } from '../../compiler/model/synonyms.js';
 import type { ActionRoute } from '../api/action.js';
-import type { EdgeNames } from '../http/reply.js';
+import type { NameMapping } from '../http/reply.js';
 
 export interface Dialect {
   /** Its names for the service's own collections. */
   readonly synonyms: Synonyms;
   /** Translates requests and replies. */
-  readonly names: EdgeNames;
+  readonly names: NameMapping;
   /** The version that clients read in /server/info. */
   readonly version: string;
   /** The media type of GET /server/ping. */

@@ -21,8 +21,8 @@ import type { Limit } from './limiter.js';
 import { MemoryRequest, MemoryResponse } from './memory-socket.js';
 import {
   DEFERRED,
-  type EdgeNames,
   errorReply,
+  type NameMapping,
   noContent,
   type OpenListener,
   type OpenResponse,
@@ -78,7 +78,7 @@ interface HttpOptions {
   /** Called after each request, or null. */
   readonly onRequest: RequestListener | null;
   /** The names that clients use, or null if they are those of the service. */
-  readonly names: EdgeNames | null;
+  readonly names: NameMapping | null;
   /** The server and its address, or null if only the program itself sends requests. */
   readonly listen: Listening | null;
   /** The limit of requests per client, or null for none. */
@@ -319,7 +319,7 @@ class Responder implements ServerHooks {
   timing: boolean;
   readonly timingFor: ServerHooks['timingFor'];
   readonly answersOrigins: boolean;
-  readonly names: EdgeNames | null;
+  readonly names: NameMapping | null;
   readonly positions: PositionCookies | null;
   readonly caches: boolean;
   /** Replies from memory, or null if every request passes through the stages. */

@@ -13,7 +13,7 @@ import { type ClientAddressResolver, peerOf } from './client-address.js';
 import { type Framing, noteFraming } from './framing.js';
 import type { HeldBody } from './held-request.js';
 import { parseBody } from './parse-body.js';
-import type { EdgeNames, OpenListener, OpenResponse, Outcome, Reply } from './reply.js';
+import type { NameMapping, OpenListener, OpenResponse, Outcome, Reply } from './reply.js';
 import { requestId } from './request-id.js';
 import type { ServerRequest, ServerResponse } from './transport.js';
 
@@ -67,7 +67,7 @@ export interface ServerHooks {
   /** Whether reads are served from memory. */
   readonly caches: boolean;
   /** The names that clients use, or null if they are those of the service. */
-  readonly names: EdgeNames | null;
+  readonly names: NameMapping | null;
   /** Whether a response depends on the origin of the request. */
   readonly answersOrigins: boolean;
   respond(exchange: Exchange, outcome: Outcome): void;

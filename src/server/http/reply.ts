@@ -22,7 +22,7 @@ export interface Reply {
 }
 
 /** The names of collections and errors that clients of another API use. */
-export interface EdgeNames {
+export interface NameMapping {
   /** A segment of a path that names a collection. */
   parameter(name: string): string;
   /** The errors in it. */

@@ -1,7 +1,7 @@
 /** Routes as data: a method and a path whose named segments become parameters. Requests are counted by route. */
 import { routeNotFound } from '../../base/errors.js';
 import type { Exchange, RequestCounter } from './exchange.js';
-import type { EdgeNames, Outcome } from './reply.js';
+import type { NameMapping, Outcome } from './reply.js';
 
 export type Handler = (exchange: Exchange) => Outcome;
 
@@ -66,7 +66,7 @@ export class Router {
   }
 
   /** A HEAD request is answered by the route of GET; the writer leaves the body out. */
-  find(exchange: Exchange, names: EdgeNames | null = null): Route {
+  find(exchange: Exchange, names: NameMapping | null = null): Route {
     const segments = segmentsOf(exchange.path);
     const ofMethod = this.#entries.get(exchange.method === 'HEAD' ? 'GET' : exchange.method);
     const first = segments[0] ?? '';

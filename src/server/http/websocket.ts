@@ -7,7 +7,7 @@ import type { Config } from '../config/config.js';
 import { originTest } from './cors.js';
 import { Exchange, type ServerHooks } from './exchange.js';
 import type { Limit } from './limiter.js';
-import type { EdgeNames } from './reply.js';
+import type { NameMapping } from './reply.js';
 import type { SocketClient, SocketConnection, SocketServer } from './transport.js';
 
 export interface SocketProtocol {
@@ -43,7 +43,7 @@ export class Socket {
 
   constructor(
     private readonly socket: SocketConnection,
-    private readonly names: EdgeNames | null,
+    private readonly names: NameMapping | null,
   ) {}
 
   /** Messages of one turn leave together: a write costs more than its bytes. Messages that do not fit are sent later; see `isSlow`. */

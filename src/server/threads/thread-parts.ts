@@ -10,7 +10,7 @@ import type { Core as FeatureCore } from '../feature/core.js';
 import type { OpenHooks } from '../feature/feature.js';
 import type { LocalServer } from '../feature/local-server.js';
 import type { Limits } from '../http/limiter.js';
-import type { EdgeNames } from '../http/reply.js';
+import type { NameMapping } from '../http/reply.js';
 import type { RequestRecorder } from '../http/request-recorder.js';
 import type { Router } from '../http/router.js';
 import type { SocketProtocol } from '../http/websocket.js';
@@ -67,7 +67,7 @@ export interface Shared {
 export interface App extends Pick<LocalServer, 'items' | 'watchChanges'> {
   readonly router: Router;
   /** Translates the names of the service for clients of another API, such as Directus; null if clients use the names of the service. */
-  readonly names: EdgeNames | null;
+  readonly names: NameMapping | null;
   /** Requests are answered from now on. Work in the background begins: before, it would delay the start. */
   serving(): Promise<void>;
   /** The WebSocket protocols. */

@@ -1,6 +1,6 @@
 /** The words with which PostgreSQL refuses a statement: for the log and for administrators. */
 
-import { raisedError, ServiceError, Undisclosed } from '../../../base/errors.js';
+import { ErrorWithLogDetail, raisedError, ServiceError } from '../../../base/errors.js';
 import type { Observer } from '../../../base/observe.js';
 import type { Identity } from '../../access/identity.js';
 
@@ -22,7 +22,7 @@ export class DatabaseRefusals {
   /** The error as the caller may see it. */
   to(caller: Pick<Identity, 'administrator'>, error: unknown): unknown {
     if (this.raisedStatuses && error instanceof ServiceError && error.raised) return raisedError(error.raised, error);
-    if (!(error instanceof Undisclosed)) return error;
+    if (!(error instanceof ErrorWithLogDetail)) return error;
     const { code, message, extensions, detail } = error;
     if (!this.#logged.has(detail) && this.#logged.size < MAX_LOGGED_REFUSALS) {
       this.#logged.add(detail);

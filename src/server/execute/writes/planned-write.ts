@@ -7,7 +7,7 @@ import { isDistributed } from '../../../compiler/plan/write/shard.js';
 import { suppliesKeys } from '../../../compiler/plan/write/supplied-keys.js';
 import type { PlannedWrite } from '../../../compiler/plan/write/write.js';
 import { collectionsOf, mayBeFlat, type WriteOption } from '../../../compiler/statements/write.js';
-import { asVanished } from '../../postgres/pools/conflicts.js';
+import { vanishedConflict } from '../../postgres/pools/conflicts.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import { runInScope, settingsFor, writeSettings } from '../caller-scope.js';
 import { withKeysLeft } from '../distributed.js';
@@ -91,7 +91,7 @@ export async function sendFlat(
   const body = await reads.shapeStats.time(statement, rows, send).catch((error: unknown) => {
     throw planned ? asWriteFailure(error, planned) : deletedFrom ? asDeleteFailure(error, deletedFrom) : error;
   });
-  const vanished = body === null && planned ? asVanished(planned.plan, forbidden()) : null;
+  const vanished = body === null && planned ? vanishedConflict(planned.plan, forbidden()) : null;
   if (vanished) throw vanished;
   return flatBody(body);
 }

@@ -1,12 +1,12 @@
 /** The errors of a write in the words of its payload; what it waits for before, and what it counts. */
 import {
   changedMeanwhile,
+  ErrorWithLogDetail,
   failedValidation,
   invalidPayload,
   preconditionFailed,
   ServiceError,
   serviceUnavailable,
-  Undisclosed,
 } from '../../../base/errors.js';
 import { codeOf, elementAt, onlyOf, propertiesOf } from '../../../base/narrow.js';
 import {
@@ -143,7 +143,7 @@ function asRuleRefusal(error: unknown, tables: readonly WrittenTable[]): unknown
     tables.find(([{ rules }, event]) => rules.some((rule) => rule.event === event)) ?? tables[0] ?? [];
   if (!collection) return null;
   const reason = `"${collection.name}" cannot be written: PostgreSQL does not apply the rule of its table ("create rule") to statements that return rows. Use a trigger instead of the rule`;
-  return new Undisclosed(invalidPayload(reason), error.message);
+  return new ErrorWithLogDetail(invalidPayload(reason), error.message);
 }
 
 /** The refusal that names the value, or null for other errors and if the value is not known. */

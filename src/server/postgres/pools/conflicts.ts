@@ -60,7 +60,7 @@ export function isTermination(error: unknown): boolean {
  * payload says is new is no conflict: an item has it already, and will have it when the request is repeated.
  */
 export function asConflict(error: unknown, { plan, input }: PlannedWrite): Conflict | null {
-  if (codeOf(error) === 'LT403' && messageOf(error) === 'missing') return asVanished(plan, error);
+  if (codeOf(error) === 'LT403' && messageOf(error) === 'missing') return vanishedConflict(plan, error);
   const columnAndKey = takenKey(error);
   if (columnAndKey === null) return asHiddenConflict(error, plan);
   const [column, key] = columnAndKey;
@@ -118,7 +118,7 @@ function asHiddenConflict(error: unknown, { nodes }: PlannedWrite['plan']): Conf
  * An upsert met an item that the caller may not change, or that another request deleted while the statement waited for it. Then the next
  * attempt creates it.
  */
-export function asVanished({ nodes }: PlannedWrite['plan'], cause: unknown): Conflict | null {
+export function vanishedConflict({ nodes }: PlannedWrite['plan'], cause: unknown): Conflict | null {
   const met = nodes.find(({ conflict, guard, collection }) => conflict && (guard || collection.hasRowSecurity));
   return met ? new Conflict(met.collection, '', cause, 2) : null;
 }

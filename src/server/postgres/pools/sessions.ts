@@ -326,7 +326,10 @@ export class Session implements Pooled {
       const queries = statements.map((each): WireQuery => {
         this.count();
         // All of them end together.
-        return { ...each, end: (error, unsent) => (error === null ? resolve() : reject(asDecided(error, unsent))) };
+        return {
+          ...each,
+          end: (error, unsent) => (error === null ? resolve() : reject(outcomeUnknownError(error, unsent))),
+        };
       });
       this.connection.run(...queries);
     });
@@ -374,7 +377,7 @@ export class Session implements Pooled {
       // PostgreSQL would take it for an order to undo all, and say that it was done.
       if (this.connection.hasFailed) throw new Error('a statement of the transaction has failed and was passed over');
       if (this.#isChanged && !this.connection.keepsSession) await this.cells(this.connection.restoring, () => {});
-      const ended = this.#run({ text: 'commit', parameters: [], prepare: false, plain: true }, asDecided);
+      const ended = this.#run({ text: 'commit', parameters: [], prepare: false, plain: true }, outcomeUnknownError);
       await (this.onCommitted ? this.#withPosition(ended) : ended);
       const afterwards = [...this.#afterwards];
       this.#afterwards.clear();
@@ -429,7 +432,7 @@ function isOfPooler(error: Error): boolean {
 }
 
 /** For the end of a transaction: if the connection was lost, nobody knows whether it was committed. */
-const asDecided: Failure = (error, unsent) => {
+const outcomeUnknownError: Failure = (error, unsent) => {
   // A server that is stopped at once says so, also behind a commit; a pooler says that it has lost the server, and names no routine
   // of PostgreSQL, as a trigger does that raises the same code.
   const isLost = isOfAnotherServer(error)

@@ -1,10 +1,10 @@
 /** Errors of PostgreSQL during a schema change, as errors for the client. */
 import {
+  ErrorWithLogDetail,
   forbidden,
   invalidPayload,
   ServiceError,
   serviceUnavailable,
-  Undisclosed,
   unprocessable,
 } from '../../../base/errors.js';
 import { propertiesOf } from '../../../base/narrow.js';
@@ -50,7 +50,7 @@ export function asSchemaChangeError(error: unknown): unknown {
     return invalidPayload('Existing values, or the default, cannot be converted to the type');
   const final = fromWrite(error);
   // Only administrators change the schema.
-  if (!(final instanceof Undisclosed)) return final;
+  if (!(final instanceof ErrorWithLogDetail)) return final;
   const says = `The database says: ${final.detail}.`;
   return final.code === 'FORBIDDEN'
     ? forbidden(says)
