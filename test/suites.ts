@@ -47,6 +47,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
           'snapshot',
           'pooler',
           'libpq-parameters',
+          'managed',
           'instances',
           'storage',
         ],
