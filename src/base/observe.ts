@@ -118,7 +118,7 @@ const EVENTS = {
   ],
   /** Parameters of DATABASE_URL that have no effect. */
   'parameters-unused': ({ unused }: { readonly unused: readonly string[] }) =>
-    warn(
+    repeated(
       `parameters of the connection string that have no effect: ${unused.join(', ')}. Settings of PostgreSQL belong into "options": options=-c%20name=value`,
     ),
   'limit-store-lost': ({ store, error }: { readonly store: string } & Failure) =>

@@ -31,7 +31,9 @@ function parseUrl([, login, hosts = '', database, query]: RegExpExecArray): Map<
   if (database) found.set('dbname', decoded(database));
   for (const parameter of query ? query.split('&') : []) {
     const equals = parameter.indexOf('=');
-    if (equals < 1) throw new Error(`has the parameter "${parameter}" without a value: write name=value`);
+    // It may be a part of a password that was not encoded.
+    const shown = /^\w+$/.test(parameter) ? ` "${parameter}"` : '';
+    if (equals < 1) throw new Error(`has a parameter${shown} without a value: write name=value`);
     const [name, value] = [decoded(parameter.slice(0, equals)), decoded(parameter.slice(equals + 1))];
     if (name === 'ssl' && value === 'true') found.set('sslmode', 'require');
     else found.set(name, value);

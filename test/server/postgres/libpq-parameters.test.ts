@@ -8,7 +8,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { connect as connectSecurely, createSecureContext, TLSSocket } from 'node:tls';
 import { promisify } from 'node:util';
 import t from 'tap';
+import type { Event } from '../../../src/base/observe.js';
 import { resolveConnection } from '../../../src/server/config/connection-settings.js';
+import { Database } from '../../../src/server/postgres/pools/database.js';
 import { openClient, startParameters } from '../../../src/server/postgres/wire/client.js';
 import { Authority, type Certificate } from '../../support/authority.js';
 import { findProgram } from '../../support/programs.js';
@@ -282,6 +284,18 @@ async function testParameters(): Promise<void> {
     );
     const unknown = at('lateral', 'pgbouncer=true&schema=x&uselibpqcompat=true&work_mem=5MB');
     t.match(await ask(unknown), { work_mem: '4MB' }, 'unknown parameters are never sent');
+    const events: Event[] = [];
+    const database = await Database.open({
+      url: unknown,
+      directUrl: at('lateral', 'schema=x&tcp_user_timeout=5'),
+      ...{ schema: 'public', connections: 1, sessions: 1, streams: 1, imports: 1 },
+      ...{ waitTimeout: 5_000, statementTimeout: 5_000, connectTimeout: 5_000 },
+      checksSessions: true,
+      observe: (event) => events.push(event),
+    });
+    await database.close();
+    const unused = ['pgbouncer', 'schema', 'uselibpqcompat', 'work_mem', 'tcp_user_timeout'];
+    t.strictSame(events, [{ kind: 'parameters-unused', unused }], 'one warning names them');
   });
 
   t.test('target_session_attrs', async (t) => {

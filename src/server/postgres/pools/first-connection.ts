@@ -80,7 +80,7 @@ function describeFailure(error: unknown, target: ConnectionSettings): string {
   const address = addressOf(target);
   const code = codeOf(error);
   const message = messageOf(error);
-  if (code === '28P01' || code === '28000') return `${message} (at ${address})`;
+  if (code === '28P01' || code === '28000') return `${message} (at ${address})${adviceFor(message)}`;
   if (code === '3D000') return message;
   if (refusesSettings(error))
     return `${message} (a pooler at ${address} refuses session settings: connect to PostgreSQL itself)`;
@@ -88,6 +88,12 @@ function describeFailure(error: unknown, target: ConnectionSettings): string {
     return `nothing answers at ${address} (${code})`;
   }
   return message || code;
+}
+
+/** The parameters of the connection string that a server with such a refusal may want. */
+function adviceFor(refusal: string): string {
+  if (/no encryption|SSL off/.test(refusal)) return '. If it accepts only TLS, set sslmode=require';
+  return /client certificate/.test(refusal) ? ': set sslcert and sslkey' : '';
 }
 
 /** Whether a pooler refuses the settings that a connection asks for. */
