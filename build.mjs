@@ -5,10 +5,12 @@
  *
  *   node build.mjs             with the libraries inside, for work and tests: starts in less than half the time
  *   node build.mjs --package   for npm: src alone, the libraries stay dependencies that users can audit and update
+ *
+ * Both copy the binaries of uWebSockets to dist/uws, if their digests are those of src/server/http/uws-binaries.json.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
-import { mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -16,6 +18,7 @@ const root = dirname(fileURLToPath(import.meta.url));
 const target = join(root, 'dist');
 const forPackage = process.argv.includes('--package');
 const listFile = join(target, 'outputs.json');
+const binaries = join(root, 'src', 'server', 'http', 'uws-binaries.json');
 
 /** What is started by its path, or imported from outside. */
 const PROGRAMS = [
@@ -62,7 +65,6 @@ const TOOLS = [
 ];
 /** Libraries with files beside their code (binaries, WebAssembly, threads), and those that a server may do without. */
 const NEVER_BUNDLED = [
-  'uWebSockets.js',
   '@node-rs/argon2',
   '@redis/client',
   'hash-wasm',
@@ -97,7 +99,27 @@ const REQUIRE =
 const files = forPackage ? PROGRAMS : [...PROGRAMS, ...TOOLS, ...(await testFiles())];
 const stamp = await stampOf();
 const before = existsSync(listFile) ? JSON.parse(await readFile(listFile, 'utf8')) : { stamp: '', outputs: [] };
-if (before.stamp !== stamp) await bundle();
+if (before.stamp !== stamp) {
+  await copyBinaries();
+  await bundle();
+}
+
+/** For this machine, or all that are published. */
+async function copyBinaries() {
+  const [from, to] = [join(root, 'node_modules', 'uWebSockets.js'), join(target, 'uws')];
+  await rm(to, { recursive: true, force: true });
+  await mkdir(to, { recursive: true });
+  const own = `uws_${process.platform}_${process.arch}_`;
+  for (const [name, { sha256, published }] of Object.entries(JSON.parse(await readFile(binaries, 'utf8')).files)) {
+    if (forPackage ? !published : !name.startsWith(own)) continue;
+    const found = createHash('sha256')
+      .update(await readFile(join(from, name)))
+      .digest('hex');
+    if (found !== sha256) throw new Error(`${join(from, name)} has the digest ${found}, not ${sha256} of ${binaries}`);
+    await copyFile(join(from, name), join(to, name));
+  }
+  await copyFile(join(from, 'LICENSE'), join(to, 'LICENSE'));
+}
 
 async function bundle() {
   const { build } = await import('esbuild');
@@ -172,7 +194,7 @@ async function sourcesIn(folder) {
 async function stampOf() {
   const sources = await Promise.all(['src', 'test', 'bench'].map(sourcesIn));
   const digest = createHash('sha256').update(String(forPackage));
-  for (const path of ['build.mjs', 'package-lock.json', ...sources.flat().sort()]) {
+  for (const path of ['build.mjs', 'package-lock.json', relative(root, binaries), ...sources.flat().sort()]) {
     const { mtimeMs, size } = await stat(join(root, path));
     digest.update(`${path} ${mtimeMs} ${size}\n`);
   }

