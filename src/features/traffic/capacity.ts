@@ -1,6 +1,6 @@
 /**
- * Finds the highest rate at which a service keeps its limits: the rate doubles until a limit is missed, then the interval is halved. The
- * load of the last rates says which resource is exhausted first.
+ * Finds the highest rate at which a service keeps its limits: the rate doubles until a limit is missed, then the interval is halved. At
+ * the end the lowest missed rate is tried again. The load of the last rates says which resource is exhausted first.
  */
 import { checkLimits, type ServiceLimit } from './limits.js';
 import { type LoadFigures, type ProcessorUse, withLoad } from './load-samples.js';
@@ -62,23 +62,42 @@ export async function findCapacity(
   target: Target,
   options: CapacityOptions,
 ): Promise<Capacity> {
+  const steps = await searchRate((rate) => run(prepared, target, rate, options), options);
+  const found = capacityOf(steps, highestKept(steps));
+  return options.signal?.aborted ? { ...found, recommended: [], isInterrupted: true } : found;
+}
+
+type Search = Pick<CapacityOptions, 'firstRate' | 'onStep' | 'signal'>;
+
+/** The steps of the search, in their order. */
+export async function searchRate(attempt: (rate: number) => Promise<Step>, search: Search): Promise<Step[]> {
   const steps: Step[] = [];
-  let kept = 0;
   let missed = Number.POSITIVE_INFINITY;
-  let rate = Math.max(LOWEST_RATE, options.firstRate);
-  while (steps.length < MAX_STEPS && !options.signal?.aborted) {
-    const step = await settledStep(() => run(prepared, target, rate, options), steps, options);
-    if (options.signal?.aborted) break;
+  let rate = Math.max(LOWEST_RATE, search.firstRate);
+  while (steps.length < MAX_STEPS && !search.signal?.aborted) {
+    const step = await settledStep(() => attempt(rate), steps, search);
+    if (search.signal?.aborted) break;
     steps.push(step);
-    if (step.isKept) kept = Math.max(kept, rate);
-    else missed = Math.min(missed, rate);
+    const isConfirmed = !step.isKept && rate === missed;
+    const kept = highestKept(steps);
+    missed = lowestMissed(steps, kept);
     // The machine stays busy: lower rates would be missed for the same reason.
     if (!step.isKept && exhaustedBy(overloadOf(step, steps)).resource === 'other programs') break;
-    if (missed / Math.max(kept, Number.MIN_VALUE) <= 1 + PRECISION || (kept === 0 && rate <= LOWEST_RATE)) break;
-    rate = nextRate(kept, missed);
+    const isFound = missed / Math.max(kept, Number.MIN_VALUE) <= 1 + PRECISION || (kept === 0 && rate <= LOWEST_RATE);
+    if (isFound && isConfirmed) break;
+    rate = isFound ? missed : nextRate(kept, missed);
   }
-  const found = capacityOf(steps, kept);
-  return options.signal?.aborted ? { ...found, recommended: [], isInterrupted: true } : found;
+  return steps;
+}
+
+function highestKept(steps: readonly Step[]): number {
+  return Math.max(0, ...steps.filter(({ isKept }) => isKept).map(({ perSecond }) => perSecond));
+}
+
+/** Rates below the highest kept one were missed by chance. */
+function lowestMissed(steps: readonly Step[], kept: number): number {
+  const rates = steps.filter(({ isKept, perSecond }) => !isKept && perSecond > kept).map(({ perSecond }) => perSecond);
+  return Math.min(Number.POSITIVE_INFINITY, ...rates);
 }
 
 /** A doubtful step is tried so often. */
@@ -88,7 +107,7 @@ const MAX_TRIES = 3;
 async function settledStep(
   attempt: () => Promise<Step>,
   steps: readonly Step[],
-  { onStep, signal }: CapacityOptions,
+  { onStep, signal }: Search,
 ): Promise<Step> {
   for (let tries = 1; ; tries++) {
     const step = await attempt();
@@ -143,7 +162,7 @@ function isClientLate({ figures }: Step): boolean {
 
 function capacityOf(steps: readonly Step[], kept: number): Capacity {
   const best = steps.find((step) => step.isKept && step.perSecond === kept);
-  const worse = steps.filter((step) => !step.isKept);
+  const worse = steps.filter((step) => !step.isKept && step.perSecond > kept);
   const over = worse.reduce<Step | undefined>(
     (one, other) => (one && one.perSecond <= other.perSecond ? one : other),
     undefined,

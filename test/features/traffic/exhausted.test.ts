@@ -1,6 +1,12 @@
 /** The resource that is named for a load: by what reached its limit, not by what followed from that. */
 import t from 'tap';
-import { exhaustedBy, type Overload, overloadOf, type Step } from '../../../src/features/traffic/capacity.js';
+import {
+  exhaustedBy,
+  type Overload,
+  overloadOf,
+  type Step,
+  searchRate,
+} from '../../../src/features/traffic/capacity.js';
 import type { LoadFigures } from '../../../src/features/traffic/load-samples.js';
 
 const UNLIMITED = { limit: null, throttled: 0 };
@@ -170,4 +176,32 @@ t.test('statements are compared with those at low rates', async (t) => {
   t.equal(slowdown, 3);
   t.equal(overloadOf(stepOf(900, false, 6), [stepOf(800, true, 2)]).slowdown, 3, 'without a low rate');
   t.equal(overloadOf(missed, [missed]).slowdown, 1, 'with itself if no rate was kept');
+});
+
+/** The rates that were tried. The service keeps 100 requests per second, but misses the first try of some rates. */
+async function triedRates(firstRate: number, missedByChance: (rate: number) => boolean): Promise<number[]> {
+  const tried: number[] = [];
+  const attempt = async (rate: number): Promise<Step> => {
+    const isDisturbed = !tried.includes(rate) && missedByChance(rate);
+    tried.push(rate);
+    return stepOf(rate, rate <= 100 && !isDisturbed, 1);
+  };
+  const steps = await searchRate(attempt, { firstRate, onStep: () => {} });
+  t.equal(steps.length, tried.length);
+  return tried;
+}
+
+t.test('the lowest missed rate is tried again at the end', async (t) => {
+  const tried = await triedRates(10, () => false);
+  t.ok(tried.length < 15, tried.join());
+  t.ok(Math.min(...tried.filter((rate) => rate > 100)) < 104);
+  t.equal(tried.filter((rate) => rate > 100).length - new Set(tried.filter((rate) => rate > 100)).size, 1, 'once');
+});
+
+t.test('the search goes on above a rate that was missed by chance', async (t) => {
+  for (const chance of [20, 80]) {
+    const tried = await triedRates(10, (rate) => rate === chance);
+    const highest = Math.max(...tried.filter((rate) => rate <= 100));
+    t.ok(highest > 96, `${chance}/s was missed: ${tried.join()}`);
+  }
 });
