@@ -12,7 +12,7 @@ import { buildModel } from '../../src/compiler/model/introspect.js';
 import { holdsTable } from '../../src/compiler/model/model.js';
 import { planOperation } from '../../src/compiler/plan/operation.js';
 import { planRead } from '../../src/compiler/plan/read.js';
-import { fencedRead, unevenRead } from '../../src/compiler/plan/uneven.js';
+import { fencedRead, unevenRead } from '../../src/speed/plan-choices/uneven.js';
 import type { Parsed } from '../../src/compiler/request/ast.js';
 import type { ParseLimits } from '../../src/compiler/request/parse-context.js';
 import { parseRead, parseSearch } from '../../src/compiler/request/rest.js';

@@ -2,7 +2,7 @@
 
 import { StartError, UsageError } from '../../base/errors.js';
 import { asError, parseOwnJson } from '../../base/narrow.js';
-import { candidateStatement, referenceCandidate } from '../../compiler/compile/index-candidates.js';
+import { candidateStatement, referenceCandidate } from '../plans/index-candidates.js';
 import { buildModel } from '../../compiler/model/introspect.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
 import type { Config } from '../../server/config/config.js';

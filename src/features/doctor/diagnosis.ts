@@ -3,7 +3,7 @@
  * that cannot be reached, a list that reads the whole table. A note may be intended.
  */
 import type { OtherSchema } from '../../base/observe.js';
-import { candidateStatement, referenceCandidate } from '../../compiler/compile/index-candidates.js';
+import { candidateStatement, referenceCandidate } from '../plans/index-candidates.js';
 import type { MetadataRow } from '../../compiler/model/catalog-document.js';
 import { namesArgument } from '../../compiler/model/functions.js';
 import { holdsTable, type Model, type Overload, type ServedFunction } from '../../compiler/model/model.js';

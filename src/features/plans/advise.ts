@@ -9,7 +9,7 @@ import {
   type IndexCandidate,
   indexCandidates,
   type KnownValue,
-} from '../../compiler/compile/index-candidates.js';
+} from './index-candidates.js';
 import type { Field, Model } from '../../compiler/model/model.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
 import type { Parameter } from '../../compiler/sql/parameter.js';

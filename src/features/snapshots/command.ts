@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline/promises';
 import { StartError, UsageError } from '../../base/errors.js';
 import { runSteps } from '../../base/time-slices.js';
 import { writeYaml } from '../../base/yaml.js';
-import { candidateStatement, referenceCandidate } from '../../compiler/compile/index-candidates.js';
+import { candidateStatement, referenceCandidate } from '../plans/index-candidates.js';
 import type { Model } from '../../compiler/model/model.js';
 import type { CommandLine } from '../../server/config/config.js';
 import type { Program } from '../../server/feature/command.js';

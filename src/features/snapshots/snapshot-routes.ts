@@ -8,7 +8,7 @@ import { isObject } from '../../base/exact-json.js';
 import { isOneOf } from '../../base/narrow.js';
 import { mapSteps, runInSlices, type Steps } from '../../base/time-slices.js';
 import { writeYamlInSlices } from '../../base/yaml.js';
-import { candidateStatement, referenceCandidate } from '../../compiler/compile/index-candidates.js';
+import { candidateStatement, referenceCandidate } from '../plans/index-candidates.js';
 import { requireObject } from '../../compiler/request/write.js';
 import type { Identities } from '../../server/access/identities.js';
 import { type Identity, onlyAdministrator } from '../../server/access/identity.js';

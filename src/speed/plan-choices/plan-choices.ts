@@ -6,7 +6,7 @@
  */
 import { oneStep } from '../../base/time-slices.js';
 import { compileRead } from '../../compiler/compile/read.js';
-import type { TableStatistics } from '../../compiler/model/column-statistics.js';
+import type { TableStatistics } from './column-statistics.js';
 import type { Condition } from '../../compiler/plan/plan.js';
 import {
   type BoundValues,
@@ -15,7 +15,7 @@ import {
   selectivity,
   type UnevenPage,
   type UnevenRead,
-} from '../../compiler/plan/uneven.js';
+} from './uneven.js';
 import type { Statement } from '../../compiler/sql/fragment.js';
 import type { Parameter, Slot } from '../../compiler/sql/parameter.js';
 import { qualified } from '../../compiler/statements/used-tables.js';

@@ -1,6 +1,6 @@
 /** What statistics of PostgreSQL say of values: known, rare or unknown, by hand-made tables. */
 import t from 'tap';
-import { type ColumnStatisticsEntry, TableStatistics } from '../../../src/compiler/model/column-statistics.js';
+import { type ColumnStatisticsEntry, TableStatistics } from '../../../src/speed/plan-choices/column-statistics.js';
 
 function column(...entry: ColumnStatisticsEntry) {
   const table = new TableStatistics({

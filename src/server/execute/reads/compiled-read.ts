@@ -2,7 +2,7 @@
 import type { Steps } from '../../../base/time-slices.js';
 import type { Model } from '../../../compiler/model/model.js';
 import type { ReadPlan } from '../../../compiler/plan/plan.js';
-import { type UnevenRead, unevenRead } from '../../../compiler/plan/uneven.js';
+import { type UnevenRead, unevenRead } from '../../../speed/plan-choices/uneven.js';
 import {
   type ReadContext,
   type ReadQuery,

@@ -12,7 +12,7 @@ import {
   candidateStatement,
   type IndexCandidate,
   indexCandidates,
-} from '../../../compiler/compile/index-candidates.js';
+} from '../../../features/plans/index-candidates.js';
 import type { Collection } from '../../../compiler/model/model.js';
 import type { Access } from '../../../compiler/plan/access.js';
 import type { PlanLimits } from '../../../compiler/plan/read.js';

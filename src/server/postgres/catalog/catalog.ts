@@ -6,7 +6,7 @@ import { hash } from 'node:crypto';
 import { parseOwnJson } from '../../../base/narrow.js';
 import type { OtherSchema } from '../../../base/observe.js';
 import type { CatalogDocument } from '../../../compiler/model/catalog-document.js';
-import { TableStatistics, type TableStatisticsEntry } from '../../../compiler/model/column-statistics.js';
+import { TableStatistics, type TableStatisticsEntry } from '../../../speed/plan-choices/column-statistics.js';
 import type { Collection } from '../../../compiler/model/model.js';
 import { definedColumns } from '../../../compiler/sql/definitions.js';
 import { quoteIdentifier } from '../../../compiler/sql/fragment.js';

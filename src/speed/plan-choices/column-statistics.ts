@@ -3,7 +3,7 @@
  * not known, or a value may be written in several ways, the answer is null: unknown, not rare.
  */
 import { elementAt } from '../../base/narrow.js';
-import { DATE_CODECS, NUMBER_CODECS } from '../sql/codec.js';
+import { DATE_CODECS, NUMBER_CODECS } from '../../compiler/sql/codec.js';
 
 /** The result of sql/server/statistics.sql for a table. */
 export interface TableStatisticsEntry {

@@ -3,9 +3,9 @@
  * documents, words, rows without a value, and values of functions. Whether an index helps is for PostgreSQL to say: `lateral advise` tries
  * each candidate, and the others say where it may help. This is the only place that proposes indexes.
  */
-import type { Collection, Field } from '../model/model.js';
-import { isMaskedOperand, restrictionOf, unrestrictedCollection } from '../plan/access.js';
-import { callOf } from '../plan/call.js';
+import type { Collection, Field } from '../../compiler/model/model.js';
+import { isMaskedOperand, restrictionOf, unrestrictedCollection } from '../../compiler/plan/access.js';
+import { callOf } from '../../compiler/plan/call.js';
 import {
   both,
   type Condition,
@@ -20,14 +20,14 @@ import {
   type ToManyJoin,
   type ToOneJoin,
   typedValue,
-} from '../plan/plan.js';
-import { constraintName } from '../sql/constraint-name.js';
-import { alias, quoteIdentifier, quoteLiteral, statement } from '../sql/fragment.js';
-import type { Parameter, Slot } from '../sql/parameter.js';
-import { compileCondition } from './condition.js';
-import { FromClause, Scope } from './from-clause.js';
-import { matchesWords } from './full-text.js';
-import { compileOperand } from './operand.js';
+} from '../../compiler/plan/plan.js';
+import { constraintName } from '../../compiler/sql/constraint-name.js';
+import { alias, quoteIdentifier, quoteLiteral, statement } from '../../compiler/sql/fragment.js';
+import type { Parameter, Slot } from '../../compiler/sql/parameter.js';
+import { compileCondition } from '../../compiler/compile/condition.js';
+import { FromClause, Scope } from '../../compiler/compile/from-clause.js';
+import { matchesWords } from '../../compiler/compile/full-text.js';
+import { compileOperand } from '../../compiler/compile/operand.js';
 
 type CandidateKind =
   | 'equality'

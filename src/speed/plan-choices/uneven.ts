@@ -2,9 +2,9 @@
  * Which reads may want different plans for different values: those whose pages are filtered by values. A read by key is not one
  * of them, whatever is nested below it. `selectivity` estimates the share of rows that the values of one request select.
  */
-import type { TableStatistics } from '../model/column-statistics.js';
-import type { Collection } from '../model/model.js';
-import { isMaskedOperand, restrictionOf } from './access.js';
+import type { TableStatistics } from './column-statistics.js';
+import type { Collection } from '../../compiler/model/model.js';
+import { isMaskedOperand, restrictionOf } from '../../compiler/plan/access.js';
 import {
   both,
   type Condition,
@@ -15,7 +15,7 @@ import {
   type ReadPlan,
   type RowLevel,
   type ValuePlan,
-} from './plan.js';
+} from '../../compiler/plan/plan.js';
 
 export interface UnevenRead {
   /** The only page that values filter: then they are distinguished by how many rows match. It is null if there are several. */
