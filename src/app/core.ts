@@ -15,7 +15,7 @@ import { openTables } from '../server/feature/tables.js';
 import { SchemaChanges } from '../server/schema/change/change.js';
 import type { Core, CoreSources } from '../server/threads/thread-parts.js';
 import { featuresOf } from './chosen-features.js';
-import { dialectOf, hooksOf, openChanges, openHooks } from './open-features.js';
+import { dialectOf, hooksOf, openChanges, openHooks, planFactsOf } from './open-features.js';
 
 /** The names of the service's own collections that clients of another API use, or null. */
 export async function synonymsOf(config: Config): Promise<Synonyms | null> {
@@ -53,7 +53,7 @@ export async function createCore(
   const services = { database, mirror, policies, callers, consistency };
   const readHooks = hooks?.reads ?? null;
   const reads = new Reads(
-    { ...services, executor: executors.reads, budgets, shapeStats, readHooks },
+    { ...services, executor: executors.reads, budgets, shapeStats, readHooks, planFacts: await planFactsOf(features) },
     readLimits,
     observe,
   );

@@ -9,6 +9,7 @@ import { explorer } from '../features/explorer/feature.js';
 import { extensions } from '../features/extensions/feature.js';
 import { files } from '../features/files/feature.js';
 import { importExport } from '../features/import-export/feature.js';
+import { indexCandidates } from '../features/index-candidates/feature.js';
 import { live } from '../features/live/feature.js';
 import { mcp } from '../features/mcp/feature.js';
 import { openapi } from '../features/openapi/feature.js';
@@ -36,6 +37,7 @@ export const features = [
   extensions,
   files,
   importExport,
+  indexCandidates,
   live,
   mcp,
   openapi,

@@ -9,6 +9,7 @@ import type { ResourceRoutes } from '../server/api/system-collections.js';
 import type { Changes } from '../server/changes/changes.js';
 import type { Config } from '../server/config/config.js';
 import type { WriteHook } from '../server/execute/hooks/write-hook.js';
+import type { PlanFacts } from '../server/execute/reads/reads.js';
 import type { Dialect } from '../server/feature/dialect.js';
 import type {
   ChangesContext,
@@ -169,6 +170,12 @@ export async function hooksOf(features: readonly Feature[], config: Config): Pro
 /** The stream of changes, or null if there is none. */
 export function openChanges(features: readonly Feature[], context: ChangesContext): Promise<Changes | null> {
   return firstOf(features, (feature) => feature.openChanges?.(context));
+}
+
+/** What features add to explanations of reads. */
+export async function planFactsOf(features: readonly Feature[]): Promise<readonly PlanFacts[]> {
+  const found = await Promise.all(features.map((feature) => feature.explain?.()));
+  return found.filter((facts) => facts !== undefined);
 }
 
 /** The hooks of users, or null if there are none. */

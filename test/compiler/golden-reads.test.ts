@@ -12,7 +12,6 @@ import { buildModel } from '../../src/compiler/model/introspect.js';
 import { holdsTable } from '../../src/compiler/model/model.js';
 import { planOperation } from '../../src/compiler/plan/operation.js';
 import { planRead } from '../../src/compiler/plan/read.js';
-import { fencedRead, unevenRead } from '../../src/speed/plan-choices/uneven.js';
 import type { Parsed } from '../../src/compiler/request/ast.js';
 import type { ParseLimits } from '../../src/compiler/request/parse-context.js';
 import { parseRead, parseSearch } from '../../src/compiler/request/rest.js';
@@ -24,6 +23,7 @@ import { verify } from '../../src/compiler/sql/verify.js';
 import { catalogSourceOf } from '../../src/server/postgres/catalog/catalog.js';
 import { locateSystemTables } from '../../src/server/postgres/catalog/migrate.js';
 import { Database } from '../../src/server/postgres/pools/database.js';
+import { fencedRead, unevenRead } from '../../src/speed/plan-choices/uneven.js';
 import { compareGolden, goldenNames, goldenStatement } from '../support/golden.js';
 import { createLibrary, startDatabase, withSql } from '../support/service.js';
 

@@ -2,7 +2,6 @@
 
 import { StartError, UsageError } from '../../base/errors.js';
 import { asError, parseOwnJson } from '../../base/narrow.js';
-import { candidateStatement, referenceCandidate } from '../plans/index-candidates.js';
 import { buildModel } from '../../compiler/model/introspect.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
 import type { Config } from '../../server/config/config.js';
@@ -20,6 +19,7 @@ import { findMissingGrant } from '../../server/postgres/catalog/missing-grants.j
 import { systemTables } from '../../server/postgres/catalog/system-tables.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import { readSql } from '../../server/postgres/read-sql.js';
+import { candidateStatement, referenceCandidate } from '../../server/schema/index-statement.js';
 import { loadUnindexed } from '../../server/schema/unindexed.js';
 import { type Examined, type Facts, findingsOf } from './diagnosis.js';
 import { policyFaults } from './policy-faults.js';

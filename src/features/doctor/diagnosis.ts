@@ -2,8 +2,8 @@
  * Facts of the catalogs become findings for an operator, section by section. A problem has a cost: a request that fails, a table
  * that cannot be reached, a list that reads the whole table. A note may be intended.
  */
+
 import type { OtherSchema } from '../../base/observe.js';
-import { candidateStatement, referenceCandidate } from '../plans/index-candidates.js';
 import type { MetadataRow } from '../../compiler/model/catalog-document.js';
 import { namesArgument } from '../../compiler/model/functions.js';
 import { holdsTable, type Model, type Overload, type ServedFunction } from '../../compiler/model/model.js';
@@ -20,6 +20,7 @@ import {
 } from '../../server/feature/finding.js';
 import type { Leftovers } from '../../server/postgres/catalog/leftovers.js';
 import type { MissingGrant } from '../../server/postgres/catalog/missing-grants.js';
+import { candidateStatement, referenceCandidate } from '../../server/schema/index-statement.js';
 import type { Unindexed } from '../../server/schema/unindexed.js';
 
 /** The result of sql/features/doctor/doctor.sql. */

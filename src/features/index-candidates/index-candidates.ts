@@ -3,6 +3,10 @@
  * documents, words, rows without a value, and values of functions. Whether an index helps is for PostgreSQL to say: `lateral advise` tries
  * each candidate, and the others say where it may help. This is the only place that proposes indexes.
  */
+import { compileCondition } from '../../compiler/compile/condition.js';
+import { FromClause, Scope } from '../../compiler/compile/from-clause.js';
+import { matchesWords } from '../../compiler/compile/full-text.js';
+import { compileOperand } from '../../compiler/compile/operand.js';
 import type { Collection, Field } from '../../compiler/model/model.js';
 import { isMaskedOperand, restrictionOf, unrestrictedCollection } from '../../compiler/plan/access.js';
 import { callOf } from '../../compiler/plan/call.js';
@@ -21,47 +25,37 @@ import {
   type ToOneJoin,
   typedValue,
 } from '../../compiler/plan/plan.js';
-import { constraintName } from '../../compiler/sql/constraint-name.js';
 import { alias, quoteIdentifier, quoteLiteral, statement } from '../../compiler/sql/fragment.js';
 import type { Parameter, Slot } from '../../compiler/sql/parameter.js';
-import { compileCondition } from '../../compiler/compile/condition.js';
-import { FromClause, Scope } from '../../compiler/compile/from-clause.js';
-import { matchesWords } from '../../compiler/compile/full-text.js';
-import { compileOperand } from '../../compiler/compile/operand.js';
-
-type CandidateKind =
-  | 'equality'
-  | 'range'
-  | 'reference'
-  | 'trigram'
-  | 'array'
-  | 'document'
-  | 'words'
-  | 'partial'
-  | 'covering'
-  | 'expression';
-
-export interface IndexCandidate {
-  readonly kind: CandidateKind;
-  readonly schema: string;
-  readonly table: string;
-  readonly partitioned: boolean;
-  readonly method: 'btree' | 'gin' | 'gist';
-  /** Columns and expressions as SQL, with operator classes and directions. */
-  readonly keys: readonly string[];
-  readonly include: readonly string[];
-  readonly where: string | null;
-  /** For its name. */
-  readonly names: readonly string[];
-  /** The extension that it needs, or null. */
-  readonly extension: string | null;
-}
+import {
+  BTREE,
+  type CandidateKind,
+  candidateStatement,
+  definitionOf,
+  type IndexCandidate,
+} from '../../server/schema/index-statement.js';
 
 /**
  * The value of a parameter as text, for indexes that hold for one value; null if it is not known, or if an index for the value alone makes
  * no sense. `field` is the column that is compared with it.
  */
 export type KnownValue = (parameter: Parameter, field: Field | null) => string | null;
+
+interface ProposedIndex extends Pick<IndexCandidate, 'kind' | 'schema' | 'table' | 'extension'> {
+  /** The columns that it is for. */
+  readonly columns: readonly string[];
+  readonly statement: string;
+}
+
+/** For `Prefer: explain`. If an entry has several indexes, the read needs all of them. */
+export function proposedIndexes(plan: ReadPlan | OperationPlan): readonly (readonly ProposedIndex[])[] {
+  return indexCandidates(plan).map((group) =>
+    group.map((candidate) => {
+      const { kind, schema, table, extension, names: columns } = candidate;
+      return { kind, schema, table, extension, columns, statement: candidateStatement(candidate) };
+    }),
+  );
+}
 
 /** Each entry is tried as a whole: some conditions need several indexes. */
 export function indexCandidates(
@@ -76,39 +70,6 @@ export function indexCandidates(
   return [...unique.values()].reverse();
 }
 
-/** The index of a reference whose columns no index begins with. */
-export function referenceCandidate(table: {
-  readonly schema: string;
-  readonly table: string;
-  readonly columns: readonly string[];
-  readonly partitioned: boolean;
-}): IndexCandidate {
-  const { schema, columns, partitioned } = table;
-  const keys = columns.map(quoteIdentifier);
-  return { kind: 'reference', schema, table: table.table, partitioned, ...BTREE, keys, names: columns };
-}
-
-/** As `create index` takes it, after the name: what distinguishes one index from another. */
-export function definitionOf({ schema, table, method, keys, include, where }: IndexCandidate): string {
-  const using = method === 'btree' ? '' : ` using ${method}`;
-  const included = include.length === 0 ? '' : ` include (${include.join(', ')})`;
-  const filtered = where === null ? '' : ` where ${where}`;
-  return `on ${quoteIdentifier(schema)}.${quoteIdentifier(table)}${using} (${keys.join(', ')})${included}${filtered}`;
-}
-
-/** An index of a partitioned table cannot be created concurrently with writes. */
-export function candidateStatement(candidate: IndexCandidate): string {
-  const concurrently = candidate.partitioned ? '' : 'concurrently ';
-  return `create index ${concurrently}${quoteIdentifier(candidateName(candidate))} ${definitionOf(candidate)};`;
-}
-
-function candidateName({ table, names, where, include, method, extension }: IndexCandidate): string {
-  const kind = extension === 'pg_trgm' ? ['trigram'] : method === 'btree' ? [] : [method];
-  const forms = [...kind, ...(include.length > 0 ? ['covering'] : []), ...(where === null ? [] : ['partial'])];
-  return constraintName(table, [...names, ...forms].join('_'), 'index');
-}
-
-const BTREE = { method: 'btree', include: [], where: null, extension: null } as const;
 const GIN = { ...BTREE, method: 'gin' } as const;
 
 type Group = readonly IndexCandidate[];

@@ -2,20 +2,16 @@
  * Advice about indexes. Candidates come from the plans of recorded requests (compile/index-candidates.ts). Each is created on the twin, with
  * its estimated size, alone and together with the others. It is kept only if a plan uses it and the cost of that plan falls clearly.
  */
+
 import { createHash } from 'node:crypto';
-import {
-  candidateStatement,
-  definitionOf,
-  type IndexCandidate,
-  indexCandidates,
-  type KnownValue,
-} from './index-candidates.js';
 import type { Field, Model } from '../../compiler/model/model.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
 import type { Parameter } from '../../compiler/sql/parameter.js';
 import { allNodes, explainCustom, type PlanNode, stretchOf } from '../../server/postgres/generic-plan.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import { readSql } from '../../server/postgres/read-sql.js';
+import { candidateStatement, definitionOf, type IndexCandidate } from '../../server/schema/index-statement.js';
+import { indexCandidates, type KnownValue } from '../index-candidates/index-candidates.js';
 import { estimateIndex, listIndexes, type TwinIndex } from './index-size.js';
 import { explainSent, type PlannedClass, RequestPlanner, type UnplannedRequest } from './plan-requests.js';
 import { indexesOf } from './plan-tree.js';

@@ -1,12 +1,13 @@
 /** Plans requests on an empty twin of a database, compares the plans and proposes indexes. */
 import type { Feature } from '../../server/feature/feature.js';
 import { embedded } from '../embedded/feature.js';
+import { indexCandidates } from '../index-candidates/feature.js';
 import { snapshots } from '../snapshots/feature.js';
 import { traffic } from '../traffic/feature.js';
 
 export const plans: Feature = {
   name: 'plans',
-  needs: [embedded, snapshots, traffic],
+  needs: [embedded, indexCandidates, snapshots, traffic],
   commands: {
     explain: {
       topic: 'Plans and indexes',

@@ -2,18 +2,19 @@
  * `lateral schema snapshot | diff | apply`: the schema of a database as a file, and a database made what the file says. `lateral relations
  * suggest` shows, or writes, the relations that the foreign keys of a database imply.
  */
+
 import { readFile, writeFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline/promises';
 import { StartError, UsageError } from '../../base/errors.js';
 import { runSteps } from '../../base/time-slices.js';
 import { writeYaml } from '../../base/yaml.js';
-import { candidateStatement, referenceCandidate } from '../plans/index-candidates.js';
 import type { Model } from '../../compiler/model/model.js';
 import type { CommandLine } from '../../server/config/config.js';
 import type { Program } from '../../server/feature/command.js';
 import type { Core } from '../../server/feature/core.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
 import type { DdlStatement } from '../../server/schema/change/ddl-statement.js';
+import { candidateStatement, referenceCandidate } from '../../server/schema/index-statement.js';
 import { parseDocumentText } from '../../server/schema/parse-document.js';
 import type { Unindexed } from '../../server/schema/unindexed.js';
 import { type Difference, type EntryChange, SECTIONS } from './difference.js';

@@ -21,6 +21,7 @@ import type { Extension } from '../execute/hooks/definition.js';
 import type { ReadHooks } from '../execute/hooks/read-hooks.js';
 import type { UserHooks } from '../execute/hooks/user-hooks.js';
 import type { WriteHook } from '../execute/hooks/write-hook.js';
+import type { PlanFacts } from '../execute/reads/reads.js';
 import type { RequestSource } from '../http/app.js';
 import type { Limits } from '../http/limiter.js';
 import type { RequestRecorder } from '../http/request-recorder.js';
@@ -59,6 +60,8 @@ export interface Feature<Exports = unknown, Options extends OptionTable = NoOpti
   openHooks?(context: HooksContext<Options, Event>): Promise<OpenHooks | null>;
   /** The stream of changes of a serving thread or a command, or null if there is none. One feature may have it. */
   openChanges?(context: ChangesContext<Options, Event>): Promise<Changes | null>;
+  /** Facts about the plan of a read, which `Prefer: explain` shows. */
+  explain?(): Promise<PlanFacts>;
   /** Prepares a process or worker thread that only serves, unlike that of a program of users. */
   prepareProcess?(context: StartContext<Options, Event>): Promise<void>;
   /** Another API that clients may use, or null if the options turn it off. One feature may have it. */

@@ -6,21 +6,12 @@
  */
 import { oneStep } from '../../base/time-slices.js';
 import { compileRead } from '../../compiler/compile/read.js';
-import type { TableStatistics } from './column-statistics.js';
 import type { Condition } from '../../compiler/plan/plan.js';
-import {
-  type BoundValues,
-  estimatedColumn,
-  fencedRead,
-  selectivity,
-  type UnevenPage,
-  type UnevenRead,
-} from './uneven.js';
 import type { Statement } from '../../compiler/sql/fragment.js';
 import type { Parameter, Slot } from '../../compiler/sql/parameter.js';
 import { qualified } from '../../compiler/statements/used-tables.js';
 import type { BilledCaller, CallerBudgets } from '../../server/execute/caller-budget.js';
-import { type CompiledRead, unevenOf } from '../../server/execute/reads/compiled-read.js';
+import { type CompiledRead, factOf } from '../../server/execute/reads/compiled-read.js';
 import {
   type BoundRead,
   type BoundTexts,
@@ -30,15 +21,28 @@ import {
   type Shape,
 } from '../../server/execute/reads/read-executor.js';
 import { ReadLayer } from '../../server/execute/reads/read-layer.js';
-import { Statistics } from '../../server/postgres/catalog/catalog.js';
 import { explainGeneric, findsByIndex, type PlanNode, stretchOf } from '../../server/postgres/generic-plan.js';
 import type { Database } from '../../server/postgres/pools/database.js';
+import type { TableStatistics } from './column-statistics.js';
+import { Statistics } from './statistics.js';
+import {
+  type BoundValues,
+  estimatedColumn,
+  fencedRead,
+  selectivity,
+  type UnevenPage,
+  type UnevenRead,
+  unevenRead,
+} from './uneven.js';
 
 /** The choice for a shape, and the version of the statistics that it was made with. */
 interface Choice {
   readonly shapeFor: (values: BoundTexts) => Shape;
   readonly version: number;
 }
+
+/** Why its values may need different plans, or null if one plan serves all. PostgreSQL has no statistics of the rows that a function returns. */
+export const unevenOf = factOf<UnevenRead | null>(({ plan, calls }) => (calls.length > 0 ? null : unevenRead(plan)));
 
 /** Milliseconds between a failed EXPLAIN of a shape and the next attempt. */
 const RETRY_MS = 1_000;
@@ -83,6 +87,10 @@ export class PlanChoices extends ReadLayer {
     this.shapeOf(shape, values, billed);
     await this.#last;
     return this.shapeOf(shape, values, null);
+  }
+
+  override hasOnePlan(compiled: CompiledRead): boolean {
+    return unevenOf(compiled) === null;
   }
 
   override chooseAgain(): void {

@@ -2,7 +2,7 @@
  * Which reads may want different plans for different values: those whose pages are filtered by values. A read by key is not one
  * of them, whatever is nested below it. `selectivity` estimates the share of rows that the values of one request select.
  */
-import type { TableStatistics } from './column-statistics.js';
+
 import type { Collection } from '../../compiler/model/model.js';
 import { isMaskedOperand, restrictionOf } from '../../compiler/plan/access.js';
 import {
@@ -16,6 +16,7 @@ import {
   type RowLevel,
   type ValuePlan,
 } from '../../compiler/plan/plan.js';
+import type { TableStatistics } from './column-statistics.js';
 
 export interface UnevenRead {
   /** The only page that values filter: then they are distinguished by how many rows match. It is null if there are several. */

@@ -2,7 +2,6 @@
 import type { Steps } from '../../../base/time-slices.js';
 import type { Model } from '../../../compiler/model/model.js';
 import type { ReadPlan } from '../../../compiler/plan/plan.js';
-import { type UnevenRead, unevenRead } from '../../../speed/plan-choices/uneven.js';
 import {
   type ReadContext,
   type ReadQuery,
@@ -44,9 +43,6 @@ export function factOf<Fact extends object | string | boolean | null>(
     return fact;
   };
 }
-
-/** Why its values may need different plans, or null if one plan serves all. PostgreSQL has no statistics of the rows that a function returns. */
-export const unevenOf = factOf<UnevenRead | null>(({ plan, calls }) => (calls.length > 0 ? null : unevenRead(plan)));
 
 /** Whether its items are sent as they arrive. */
 export function isStream({ plan }: CompiledRead): boolean {

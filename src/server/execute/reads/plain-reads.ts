@@ -96,6 +96,10 @@ export class PlainReads implements ReadExecutor, ReadQueue {
     return compiled;
   }
 
+  hasOnePlan(): boolean {
+    return false;
+  }
+
   async settledShapeOf(compiled: CompiledRead): Promise<Shape> {
     return compiled;
   }

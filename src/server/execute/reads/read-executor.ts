@@ -81,6 +81,8 @@ export interface ReadExecutor extends ReadSender {
   shapeOf(compiled: CompiledRead, values: BoundTexts, billed: BilledCaller | null): Shape;
   /** As `shapeOf`, when the choice is made. */
   settledShapeOf(compiled: CompiledRead, values: BoundTexts, billed: BilledCaller): Promise<Shape>;
+  /** Whether one plan serves all values of the read. If that is not known, it does not. */
+  hasOnePlan(compiled: CompiledRead): boolean;
   /** Makes the choices of forms again: the indexes are others. */
   chooseAgain(): void;
   /** Runs a read of several batches, which stays on one server. `run` is repeated on the primary if a replica fails and `mayRepeat`. */

@@ -24,6 +24,10 @@ export abstract class ReadLayer implements ReadExecutor {
     return this.next.settledShapeOf(compiled, values, billed);
   }
 
+  hasOnePlan(compiled: CompiledRead): boolean {
+    return this.next.hasOnePlan(compiled);
+  }
+
   chooseAgain(): void {
     this.next.chooseAgain();
   }

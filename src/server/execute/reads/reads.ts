@@ -8,11 +8,6 @@ import { parseOwnJson } from '../../../base/narrow.js';
 import type { Observer } from '../../../base/observe.js';
 import { fromDatabase } from '../../../base/sqlstate.js';
 import { runSteps, type Steps } from '../../../base/time-slices.js';
-import {
-  candidateStatement,
-  type IndexCandidate,
-  indexCandidates,
-} from '../../../features/plans/index-candidates.js';
 import type { Collection } from '../../../compiler/model/model.js';
 import type { Access } from '../../../compiler/plan/access.js';
 import type { PlanLimits } from '../../../compiler/plan/read.js';
@@ -39,7 +34,7 @@ import { retry } from '../retry.js';
 import { NO_CLIENT, type RequestClient, type RequestOrigin } from '../stages.js';
 import { StatementCache, type StatementCacheLimits } from '../statement-cache.js';
 import type { Writer } from '../writer.js';
-import { type CompiledRead, compileShape, hasOpening, isStream, unevenOf } from './compiled-read.js';
+import { type CompiledRead, compileShape, hasOpening, isStream } from './compiled-read.js';
 import { DatabaseRefusals } from './database-refusals.js';
 import {
   type BoundRead,
@@ -86,16 +81,11 @@ export interface Explanation {
   readonly plan_kind: PlanKind;
   /** Whether the answer is kept in memory, and if not, why. Absent if no reads are served from memory. */
   readonly cache?: { readonly kept: boolean; readonly reason: string | null };
-  /** Indexes that could serve the request. If an entry has several indexes, the read needs all of them. */
-  readonly indexes: readonly (readonly ProposedIndex[])[];
   readonly plan: readonly [ExplainedPlan] | undefined;
 }
 
-interface ProposedIndex extends Pick<IndexCandidate, 'kind' | 'schema' | 'table' | 'extension'> {
-  /** The columns that it is for. */
-  readonly columns: readonly string[];
-  readonly statement: string;
-}
+/** Facts about a plan that a feature adds to explanations. */
+export type PlanFacts = (plan: CompiledRead['plan']) => Readonly<Record<string, unknown>>;
 
 export interface ChosenShape {
   readonly shape: Shape;
@@ -122,6 +112,7 @@ interface ReadServices {
   readonly shapeStats: ShapeStats;
   /** Hooks that add conditions, or null if there are none. */
   readonly readHooks: ReadHooks | null;
+  readonly planFacts: readonly PlanFacts[];
 }
 
 export class Reads {
@@ -348,7 +339,7 @@ export class Reads {
   bind({ query, compiled, caller }: PreparedRead, statement = compiled.statement): BoundStatement {
     const parameters = bind(statement.parameters, query.values, caller);
     // One plan for all values may be wrong for these: without a choice between plans it is made for each.
-    const prepare = this.#statements.isReused(compiled) && unevenOf(compiled) === null;
+    const prepare = this.#statements.isReused(compiled) && this.executor.hasOnePlan(compiled);
     return { text: statement.text, parameters, prepare };
   }
 
@@ -446,8 +437,8 @@ export class Reads {
     const { memory } = this.executor;
     const reason = memory === null ? null : (conditional(caller) ?? memory.reason(compiled));
     const kept = memory === null ? {} : { cache: { kept: reason === null, reason } };
-    const indexes = indexCandidates(compiled.plan).map((group) => group.map(proposed));
-    return { sql: text, parameters: bound, plan_kind: planKindOf(shape), ...kept, indexes, plan: row?.['QUERY PLAN'] };
+    const facts = Object.assign(kept, ...this.services.planFacts.map((factsOf) => factsOf(compiled.plan)));
+    return { sql: text, parameters: bound, plan_kind: planKindOf(shape), ...facts, plan: row?.['QUERY PLAN'] };
   }
 
   #retry<Result>(
@@ -497,7 +488,7 @@ export class Reads {
     const { compiled, query, caller } = read;
     const settings = this.settingsOf(read);
     // The policies of row-level security are part of the plan, and may be others for another caller.
-    const isOneForAll = unevenOf(compiled) === null && settings === null;
+    const isOneForAll = this.executor.hasOnePlan(compiled) && settings === null;
     const cached = this.#affordableValues.get(compiled) ?? new LRUCache<string, true>({ max: MAX_AFFORDABLE_VALUES });
     const bound = bind(compiled.statement.parameters, query.values, caller);
     const values = JSON.stringify([settings?.digest, ...bound]);
@@ -513,11 +504,6 @@ export class Reads {
     if (isOneForAll) this.#affordable.add(compiled);
     else this.#affordableValues.set(compiled, cached.set(values, true));
   }
-}
-
-function proposed(candidate: IndexCandidate): ProposedIndex {
-  const { kind, schema, table, extension, names: columns } = candidate;
-  return { kind, schema, table, extension, columns, statement: candidateStatement(candidate) };
 }
 
 /** For one shape. */

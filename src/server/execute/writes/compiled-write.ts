@@ -51,7 +51,7 @@ import type { Consistency } from '../consistency.js';
 import { parseWrittenKeys, WRITTEN_KEYS } from '../distributed.js';
 import type { UserHooks } from '../hooks/user-hooks.js';
 import type { WriteHook } from '../hooks/write-hook.js';
-import { type CompiledRead, unevenOf } from '../reads/compiled-read.js';
+import type { CompiledRead } from '../reads/compiled-read.js';
 import type { PreparedRead, Reads } from '../reads/reads.js';
 import { compileInSession } from '../reads/session-reads.js';
 import type { RequestClient } from '../stages.js';
@@ -328,7 +328,7 @@ export class WriteCompiler implements WriteHost<WriteCall, CompiledRead> {
     const { caller } = writer;
     const compiled = compileInSession({ reads: this.#reads, writer, client }, query, { selectedFor: action });
     // The session plans once for all values, which may be wrong for the values of this query.
-    const isUneven = unevenOf(compiled) !== null;
+    const isUneven = !this.#reads.executor.hasOnePlan(compiled);
     if (isUneven) await session.setPlanMode('force_custom_plan');
     const read = { query, compiled, caller, inDatabase: seenBy(writer), origin: client };
     const cell = await this.#reads.affordableCellIn(session, read);
