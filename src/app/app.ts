@@ -32,7 +32,7 @@ import {
 } from '../server/api/schema/definitions.js';
 import { collect, type MetricsServices, metricsRoutes } from '../server/api/server/metrics.js';
 import { digestOfShape, serverRoutes, shapesRoutes, specsRoutes } from '../server/api/server/server.js';
-import { applyBudgets, budgetRoutes, loadBudgets } from '../server/api/server/shape-budgets.js';
+import { applyBudgets, budgetRoutes, loadBudgets } from '../features/shapes/shape-budgets.js';
 import { systemRoutes } from '../server/api/system-collections.js';
 import { noChanges } from '../server/changes/changes.js';
 import type { Config } from '../server/config/config.js';

@@ -15,7 +15,7 @@ import { openSecret } from '../server/access/tokens.js';
 import { type Credentials, listenForSessions, lookUpAccount, makeAdministrator } from '../server/accounts/accounts.js';
 import { forgetSessions } from '../server/accounts/logins.js';
 import { adminAnswers } from '../server/api/server/server.js';
-import { loadBudgets } from '../server/api/server/shape-budgets.js';
+import { loadBudgets } from '../features/shapes/shape-budgets.js';
 import type { Config } from '../server/config/config.js';
 import type { Extension } from '../server/execute/hooks/definition.js';
 import { deleteExpiredKeys } from '../server/execute/writes/idempotency.js';

@@ -23,7 +23,7 @@ import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
 import type { SchemaChanger, SchemaChanges } from '../../schema/change/change.js';
-import { describeFunctions } from '../../schema/change/functions.js';
+import { describeFunctions } from '../../../features/database-objects/functions.js';
 import {
   type Operation,
   parseCollection,
@@ -45,7 +45,7 @@ import {
   dropIndex,
   parseCheck,
   parseIndex,
-} from '../../schema/change/table-parts.js';
+} from '../../../features/database-objects/table-parts.js';
 import {
   type ActionRequest,
   type ActionResult,

@@ -1,14 +1,14 @@
 /** PATCH /server/shapes: a budget for the 99th percentile of a statement. Statements that take longer are counted for Prometheus. */
 
-import { invalidPayload } from '../../../base/errors.js';
-import { isObject } from '../../../base/exact-json.js';
-import { parseOwnJson } from '../../../base/narrow.js';
-import type { Identities } from '../../access/identities.js';
-import type { Identity } from '../../access/identity.js';
-import type { ShapeStats } from '../../batching/shape-stats.js';
-import type { Database } from '../../postgres/pools/database.js';
-import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
-import { object, orNull, STRING } from '../openapi/json-schema.js';
+import { invalidPayload } from '../../base/errors.js';
+import { isObject } from '../../base/exact-json.js';
+import { parseOwnJson } from '../../base/narrow.js';
+import type { Identities } from '../../server/access/identities.js';
+import type { Identity } from '../../server/access/identity.js';
+import type { ShapeStats } from '../../server/batching/shape-stats.js';
+import type { Database } from '../../server/postgres/pools/database.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../../server/api/action.js';
+import { object, orNull, STRING } from '../../server/api/openapi/json-schema.js';
 
 interface BudgetServices {
   readonly identities: Identities;

@@ -1,10 +1,10 @@
 /** The functions of the database that an administrator can make callable, whether they are callable already or not. */
-import { parseOwnJson } from '../../../base/narrow.js';
-import type { Model } from '../../../compiler/model/model.js';
-import { readSql } from '../../postgres/read-sql.js';
-import type { Draft } from './change.js';
+import { parseOwnJson } from '../../base/narrow.js';
+import type { Model } from '../../compiler/model/model.js';
+import { readSql } from '../../server/postgres/read-sql.js';
+import type { Draft } from '../../server/schema/change/change.js';
 
-const FUNCTIONS = readSql('server', 'functions.sql');
+const FUNCTIONS = readSql('features', 'database-objects', 'functions.sql');
 
 interface DatabaseFunction {
   readonly name: string;

@@ -2,17 +2,17 @@
  * The indexes of the served tables with their size and use, and their check constraints: how they are found in the catalog, created and
  * dropped.
  */
-import { forbidden, invalidPayload } from '../../../base/errors.js';
-import { parseOwnJson } from '../../../base/narrow.js';
-import type { Collection, Model } from '../../../compiler/model/model.js';
-import { requireObject } from '../../../compiler/request/write.js';
-import { constraintName } from '../../../compiler/sql/constraint-name.js';
-import { complaintAbout } from '../../../compiler/sql/vet.js';
-import { readSql } from '../../postgres/read-sql.js';
-import type { Draft } from './change.js';
-import type { Alteration, DdlStatement } from './ddl-statement.js';
-import { addIndex } from './plan-columns.js';
-import { checkNewName, requireCollection } from './plan-names.js';
+import { forbidden, invalidPayload } from '../../base/errors.js';
+import { parseOwnJson } from '../../base/narrow.js';
+import type { Collection, Model } from '../../compiler/model/model.js';
+import { requireObject } from '../../compiler/request/write.js';
+import { constraintName } from '../../compiler/sql/constraint-name.js';
+import { complaintAbout } from '../../compiler/sql/vet.js';
+import { readSql } from '../../server/postgres/read-sql.js';
+import type { Draft } from '../../server/schema/change/change.js';
+import type { Alteration, DdlStatement } from '../../server/schema/change/ddl-statement.js';
+import { addIndex } from '../../server/schema/change/plan-columns.js';
+import { checkNewName, requireCollection } from '../../server/schema/change/plan-names.js';
 
 interface TablePart {
   readonly schema: string;
@@ -37,7 +37,7 @@ async function findParts<Part extends TablePart>(
   });
 }
 
-const INDEXES = readSql('server', 'indexes.sql');
+const INDEXES = readSql('features', 'database-objects', 'indexes.sql');
 
 interface IndexFacts extends TablePart {
   /** In the order of the index, with null for an expression. */
@@ -134,7 +134,7 @@ export async function dropIndex(draft: Draft, collection: string, name: string):
   await draft.execute([{ kind: facts.constraint === 'u' ? 'drop-constraint' : 'drop-index', table: collection, name }]);
 }
 
-const CHECKS = readSql('server', 'checks.sql');
+const CHECKS = readSql('features', 'database-objects', 'checks.sql');
 
 interface CheckFacts extends TablePart {
   readonly columns: readonly string[];
