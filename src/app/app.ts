@@ -21,18 +21,9 @@ import { graphqlRoutes } from '../server/api/graphql/endpoint.js';
 import { PersistedQueries, readAllowList } from '../server/api/graphql/persisted.js';
 import { functionRoutes, itemsRoutes } from '../server/api/items/items.js';
 import type { LiveReads } from '../server/api/items/live-reads.js';
-import {
-  changesRoutes,
-  checksRoutes,
-  collectionsRoutes,
-  fieldsRoutes,
-  functionsRoutes,
-  indexesRoutes,
-  relationsRoutes,
-} from '../server/api/schema/definitions.js';
+import { changesRoutes, collectionsRoutes, fieldsRoutes, relationsRoutes } from '../server/api/schema/definitions.js';
 import { collect, type MetricsServices, metricsRoutes } from '../server/api/server/metrics.js';
-import { digestOfShape, serverRoutes, shapesRoutes, specsRoutes } from '../server/api/server/server.js';
-import { applyBudgets, budgetRoutes, loadBudgets } from '../features/shapes/shape-budgets.js';
+import { serverRoutes, specsRoutes } from '../server/api/server/server.js';
 import { systemRoutes } from '../server/api/system-collections.js';
 import { noChanges } from '../server/changes/changes.js';
 import type { Config } from '../server/config/config.js';
@@ -66,7 +57,6 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
   const graphql = { ...items, operations, persisted, page: opened.graphqlPage, actions: actionsOf(rest) };
   const routes: readonly ApiRoute[] = [...rest, ...graphqlRoutes(graphql)];
   const router = new Router(routes);
-  applyBudgets(await loadBudgets(core.database), core.reads.shapeStats);
   return {
     router,
     items,
@@ -175,7 +165,7 @@ interface RouteParts {
 /** All routes but those of GraphQL. */
 function restRoutes(parts: Parts, { opened, metrics, operations }: RouteParts): ApiRoute[] {
   const { config, core, shared, identities, access, items, readiness, dialect } = parts;
-  const { database, reads } = core;
+  const { database } = core;
   return [
     ...specsRoutes({
       ...items,
@@ -194,14 +184,6 @@ function restRoutes(parts: Parts, { opened, metrics, operations }: RouteParts): 
       info: opened.info,
     }),
     ...metricsRoutes(metrics, shared.gather),
-    ...shapesRoutes({ identities, database, shapes: shared.shapes, shapeStats: reads.shapeStats }),
-    ...budgetRoutes({
-      identities,
-      database,
-      shapeStats: reads.shapeStats,
-      apply: (text) => shared.broadcast({ kind: 'budgets', text }),
-      digestOf: (id) => digestOfShape(id, shared),
-    }),
     ...authRoutes(access, opened.logins),
     ...modelRoutes(parts),
     ...meRoutes(items),
@@ -219,9 +201,6 @@ function modelRoutes({ dialect, identities, core: { policies, schemaChanges } }:
     ...collectionsRoutes(services),
     ...relationsRoutes(services),
     ...changesRoutes(services),
-    ...indexesRoutes(services),
-    ...checksRoutes(services),
-    ...functionsRoutes(services),
   ];
   return dialect === null ? routes : dialect.schemaRoutes(routes);
 }
@@ -248,9 +227,6 @@ function apply(message: Broadcast, { core, identities, persisted }: Parts, opene
     case 'sessions-ended':
       for (const session of message.sessions) identities.forgetSession(session);
       opened.notify('onSessionsEnded');
-      break;
-    case 'budgets':
-      applyBudgets(message.text, core.reads.shapeStats);
       break;
     case 'executors':
       core.executors.apply(message.message);

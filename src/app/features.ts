@@ -2,6 +2,7 @@
 import { adopt } from '../features/adopt/feature.js';
 import { catalog } from '../features/catalog/feature.js';
 import { changeStream } from '../features/change-stream/feature.js';
+import { databaseObjects } from '../features/database-objects/feature.js';
 import { directus } from '../features/directus/feature.js';
 import { doctor } from '../features/doctor/feature.js';
 import { embedded } from '../features/embedded/feature.js';
@@ -16,6 +17,7 @@ import { openapi } from '../features/openapi/feature.js';
 import { plans } from '../features/plans/feature.js';
 import { program } from '../features/program/feature.js';
 import { registration } from '../features/registration/feature.js';
+import { shapes } from '../features/shapes/feature.js';
 import { shares } from '../features/shares/feature.js';
 import { signIn } from '../features/sign-in/feature.js';
 import { snapshots } from '../features/snapshots/feature.js';
@@ -30,6 +32,7 @@ export const features = [
   adopt,
   catalog,
   changeStream,
+  databaseObjects,
   directus,
   doctor,
   embedded,
@@ -44,6 +47,7 @@ export const features = [
   plans,
   program,
   registration,
+  shapes,
   shares,
   signIn,
   snapshots,

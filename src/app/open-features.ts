@@ -172,7 +172,7 @@ export function openChanges(features: readonly Feature[], context: ChangesContex
   return firstOf(features, (feature) => feature.openChanges?.(context));
 }
 
-/** What features add to explanations of reads. */
+/** The functions by which features add facts to explanations of reads. */
 export async function planFactsOf(features: readonly Feature[]): Promise<readonly PlanFacts[]> {
   const found = await Promise.all(features.map((feature) => feature.explain?.()));
   return found.filter((facts) => facts !== undefined);

@@ -15,7 +15,6 @@ import { openSecret } from '../server/access/tokens.js';
 import { type Credentials, listenForSessions, lookUpAccount, makeAdministrator } from '../server/accounts/accounts.js';
 import { forgetSessions } from '../server/accounts/logins.js';
 import { adminAnswers } from '../server/api/server/server.js';
-import { loadBudgets } from '../features/shapes/shape-budgets.js';
 import type { Config } from '../server/config/config.js';
 import type { Extension } from '../server/execute/hooks/definition.js';
 import { deleteExpiredKeys } from '../server/execute/writes/idempotency.js';
@@ -437,7 +436,6 @@ async function startSources(start: Start, broadcast: Send): Promise<Sources> {
   const reload = async (): Promise<void> => {
     await policies.reload();
     await broadcast({ kind: 'access' });
-    await broadcast({ kind: 'budgets', text: await loadBudgets(database) });
     await broadcast({ kind: 'reload' });
   };
   const installation = new Installation(database, {
@@ -528,9 +526,6 @@ async function broadcastChanges(database: Database, broadcast: Send, started: St
   // Cached identities expire by themselves, so that health can be read while the database cannot be reached.
   const access = (): void => void broadcast({ kind: 'access' });
   started.add(await listen(database, 'service_access', access, { stale: () => {} }));
-  const budgets = async (): Promise<void> => broadcast({ kind: 'budgets', text: await loadBudgets(database) });
-  // A budget that could not be read is read after the next change.
-  started.add(await listen(database, 'service_budgets', () => void budgets().catch(() => {}), { stale: () => {} }));
   started.add(
     await listenForSessions(database, (session) => void broadcast({ kind: 'sessions-ended', sessions: [session] })),
   );

@@ -5,10 +5,10 @@ import { isObject } from '../../base/exact-json.js';
 import { parseOwnJson } from '../../base/narrow.js';
 import type { Identities } from '../../server/access/identities.js';
 import type { Identity } from '../../server/access/identity.js';
-import type { ShapeStats } from '../../server/batching/shape-stats.js';
-import type { Database } from '../../server/postgres/pools/database.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../../server/api/action.js';
 import { object, orNull, STRING } from '../../server/api/openapi/json-schema.js';
+import type { ShapeStats } from '../../server/batching/shape-stats.js';
+import type { Database } from '../../server/postgres/pools/database.js';
 
 interface BudgetServices {
   readonly identities: Identities;

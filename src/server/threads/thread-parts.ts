@@ -3,7 +3,6 @@ import type { Observer } from '../../base/observe.js';
 import type { Synonyms } from '../../compiler/model/synonyms.js';
 import type { Metric } from '../api/server/metric.js';
 import type { Gather } from '../api/server/metrics.js';
-import type { ShapeReport } from '../batching/shape-stats.js';
 import type { Config } from '../config/config.js';
 import type { Extension } from '../execute/hooks/definition.js';
 import type { Core as FeatureCore } from '../feature/core.js';
@@ -24,8 +23,6 @@ export type Broadcast =
   /** A user, role or token has changed. */
   | { readonly kind: 'access' }
   | { readonly kind: 'sessions-ended'; readonly sessions: readonly string[] }
-  /** The budgets of statements, as JSON. */
-  | { readonly kind: 'budgets'; readonly text: string }
   /** A message to the executors. */
   | { readonly kind: 'executors'; readonly message: string }
   | { readonly kind: 'persisted-query'; readonly digest: string; readonly text: string }
@@ -56,8 +53,6 @@ export interface Shared {
   readonly fetch: LocalServer['fetch'];
   /** The metrics of all threads. */
   readonly gather: Gather;
-  /** The statistics of all threads about the shapes of their statements. */
-  readonly shapes: () => Promise<readonly ShapeReport[]>;
   /** Asks the parts of a feature in all threads. */
   readonly ask: (feature: string, question: unknown) => Promise<readonly unknown[]>;
   /** The health of all threads. */

@@ -127,7 +127,6 @@ export class SingleThread implements Threads {
       url: () => this.#url,
       events,
       gather: this.gather,
-      shapes: async () => core.reads.shapeStats.reports,
       ask: async (feature: string, question: unknown) =>
         this.#server ? [await this.#server.app.ask(feature, question)] : [],
       health: this.health,

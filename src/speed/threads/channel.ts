@@ -8,7 +8,6 @@ import { type ErrorCode, ServiceError, StartError } from '../../base/errors.js';
 import type { Event } from '../../base/observe.js';
 import type { Attempt, AttemptOutcome } from '../../server/accounts/login-backoff.js';
 import type { Metric } from '../../server/api/server/metric.js';
-import type { ShapeReport } from '../../server/batching/shape-stats.js';
 import type { Config } from '../../server/config/config.js';
 import type { Checks, Health } from '../../server/postgres/health.js';
 import type { ServerIdentity } from '../../server/postgres/pools/server-identity.js';
@@ -45,8 +44,6 @@ export interface MainCalls {
   accessChanged(): Promise<void>;
   /** The metrics of all threads. */
   gather(): Promise<readonly (readonly Metric[])[]>;
-  /** The statistics of all threads about the shapes of their statements. */
-  shapes(): Promise<readonly ShapeReport[]>;
   /** The answers of the parts of a feature in all threads. */
   ask(feature: string, question: unknown): Promise<readonly unknown[]>;
   /** The health of all threads. */
@@ -70,7 +67,6 @@ export interface WorkerCalls {
   apply(message: MainBroadcast): Promise<void>;
   listen(port: number, url: string): Promise<void>;
   metrics(): Promise<readonly Metric[]>;
-  shapes(): Promise<readonly ShapeReport[]>;
   ask(feature: string, question: unknown): unknown;
   health(): Promise<Checks>;
   drain(): void;

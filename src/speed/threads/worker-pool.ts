@@ -9,7 +9,6 @@ import type { Observer } from '../../base/observe.js';
 import { atMost, within } from '../../base/time-limit.js';
 import type { Metric } from '../../server/api/server/metric.js';
 import { collectSources, type Gather, observeProcess } from '../../server/api/server/metrics.js';
-import type { ShapeReport } from '../../server/batching/shape-stats.js';
 import type { Config } from '../../server/config/config.js';
 import { type Reserved, reservePort } from '../../server/http/listen.js';
 import { systemTables } from '../../server/postgres/catalog/system-tables.js';
@@ -181,8 +180,6 @@ export class WorkerPool implements Threads {
       },
       broadcast: (message) => this.broadcast(message),
       gather: this.gather,
-      // The main thread sends no statements of requests.
-      shapes: async () => (await Promise.all(this.#workers.map((worker) => worker.shapes()))).flat(),
       ask: async (feature, question) =>
         (await Promise.all(this.#workers.map((worker) => worker.ask(feature, question)))).flat(1),
       health: this.health,
@@ -286,10 +283,6 @@ class WorkerHandle {
   /** Returns nothing if the worker has ended. */
   collect(): Promise<readonly Metric[]> {
     return this.#channel.call('metrics').catch(() => []);
-  }
-
-  shapes(): Promise<readonly ShapeReport[]> {
-    return this.#channel.call('shapes').catch(() => []);
   }
 
   /** Returns nothing if the worker has ended, or its thread is blocked. */

@@ -57,7 +57,6 @@ async function work(assignment: Assignment, port: MessagePort, makers: ThreadMak
       await serving.listen({ host: config.HOST, port: number, shared: true });
     },
     metrics: () => serving.app.collect(),
-    shapes: async () => core.reads.shapeStats.reports,
     ask: (feature, question) => serving.app.ask(feature, question),
     health: () => serving.app.check(),
     drain: () => serving.drain(),
@@ -118,7 +117,6 @@ function sharedOf({ config, secret }: Assignment, main: Main, url: () => string)
     url,
     events: new Map(),
     gather: () => main.call('gather'),
-    shapes: () => main.call('shapes'),
     ask: (feature, question) => main.call('ask', feature, question),
     health: () => main.call('health'),
   };

@@ -1,7 +1,6 @@
 /**
  * /collections, /fields and /relations: tables, columns and relations, with their metadata. A folder that groups collections is a
- * collection without a table. `POST /schema/changes` creates several that belong together in one transaction. /indexes and /checks: the
- * indexes of collections with their size and use, and their check constraints. `GET /schema/functions`: functions of the database.
+ * collection without a table. `POST /schema/changes` creates several that belong together in one transaction.
  */
 
 import { forbidden, forbiddenCollection, invalidPayload, invalidQuery } from '../../../base/errors.js';
@@ -23,7 +22,6 @@ import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
 import type { SchemaChanger, SchemaChanges } from '../../schema/change/change.js';
-import { describeFunctions } from '../../../features/database-objects/functions.js';
 import {
   type Operation,
   parseCollection,
@@ -37,16 +35,6 @@ import {
 } from '../../schema/change/parse.js';
 import { requireCollection, requireField } from '../../schema/change/plan-names.js';
 import {
-  createCheck,
-  createIndex,
-  describeChecks,
-  describeIndexes,
-  dropCheck,
-  dropIndex,
-  parseCheck,
-  parseIndex,
-} from '../../../features/database-objects/table-parts.js';
-import {
   type ActionRequest,
   type ActionResult,
   type ActionRoute,
@@ -55,19 +43,7 @@ import {
   type MethodAndPath,
 } from '../action.js';
 import { writerOf } from '../items/item-writes.js';
-import {
-  BOOLEAN,
-  done,
-  either,
-  data as inEnvelope,
-  list,
-  object,
-  ok,
-  orNull,
-  queryParameter,
-  ref,
-  STRING,
-} from '../openapi/json-schema.js';
+import { BOOLEAN, done, either, data as inEnvelope, list, ok, queryParameter, ref } from '../openapi/json-schema.js';
 
 export interface SchemaChangeServices {
   readonly identities: Identities;
@@ -441,99 +417,4 @@ async function create(request: ActionRequest, schemaChanges: SchemaChanger): Pro
       ),
     };
   });
-}
-
-const INDEX = ref('Index');
-
-export function indexesRoutes(services: SchemaChangeServices): ActionRoute[] {
-  const { inspect, change } = schemaResource(services, 'service_fields');
-  return [
-    inspect('GET /indexes', (_, changes) => listIndexes(changes, null), {
-      summary: 'Read the indexes of all collections, with size and use',
-      data: list(INDEX),
-    }),
-    inspect('GET /indexes/:collection', ({ parameters: [name = ''] }, changes) => listIndexes(changes, name), {
-      summary: 'Read the indexes of a collection, with size and use',
-      data: list(INDEX),
-    }),
-    change('POST /indexes/:collection', addIndex, {
-      summary: 'Create an index',
-      body: object({ fields: list(STRING), is_unique: BOOLEAN }, ['fields']),
-      data: INDEX,
-    }),
-    change('DELETE /indexes/:collection/:index', removeIndex, { summary: 'Drop an index' }),
-  ];
-}
-
-function listIndexes(schemaChanges: SchemaChanger, collection: string | null): Promise<unknown> {
-  return schemaChanges.read((draft) => describeIndexes(draft, schemaChanges.model, collection));
-}
-
-async function addIndex(request: ActionRequest, schemaChanges: SchemaChanger): Promise<unknown> {
-  const [collection = ''] = request.parameters;
-  const index = parseIndex(await request.json());
-  return schemaChanges.change((draft) => createIndex(draft, collection, index));
-}
-
-async function removeIndex(request: ActionRequest, schemaChanges: SchemaChanger): Promise<unknown> {
-  const [collection = '', name = ''] = request.parameters;
-  await schemaChanges.change((draft) => dropIndex(draft, collection, name));
-  return undefined;
-}
-
-const CHECK = ref('Check');
-
-export function checksRoutes(services: SchemaChangeServices): ActionRoute[] {
-  const { inspect, change } = schemaResource(services, 'service_fields');
-  return [
-    inspect('GET /checks', (_, changes) => listChecks(changes, null), {
-      summary: 'Read the check constraints of all collections',
-      data: list(CHECK),
-    }),
-    inspect('GET /checks/:collection', ({ parameters: [name = ''] }, changes) => listChecks(changes, name), {
-      summary: 'Read the check constraints of a collection',
-      data: list(CHECK),
-    }),
-    change('POST /checks/:collection', addCheck, {
-      summary: 'Create a check constraint',
-      body: object({ expression: STRING, name: STRING }, ['expression']),
-      data: CHECK,
-    }),
-    change('DELETE /checks/:collection/:check', removeCheck, { summary: 'Drop a check constraint' }),
-  ];
-}
-
-function listChecks(schemaChanges: SchemaChanger, collection: string | null): Promise<unknown> {
-  return schemaChanges.read((draft) => describeChecks(draft, schemaChanges.model, collection));
-}
-
-async function addCheck(request: ActionRequest, schemaChanges: SchemaChanger): Promise<unknown> {
-  const [collection = ''] = request.parameters;
-  const check = parseCheck(await request.json());
-  return schemaChanges.change((draft) => createCheck(draft, collection, check));
-}
-
-async function removeCheck(request: ActionRequest, schemaChanges: SchemaChanger): Promise<unknown> {
-  const [collection = '', name = ''] = request.parameters;
-  await schemaChanges.change((draft) => dropCheck(draft, collection, name));
-  return undefined;
-}
-
-const DATABASE_FUNCTION = object({
-  name: STRING,
-  schema: orNull(STRING),
-  arguments: STRING,
-  returns: STRING,
-  writes: BOOLEAN,
-  note: orNull(STRING),
-});
-
-export function functionsRoutes(services: SchemaChangeServices): ActionRoute[] {
-  const { inspect } = schemaResource(services, 'service_functions');
-  return [
-    inspect('GET /schema/functions', (_, changes) => changes.read((draft) => describeFunctions(draft, changes.model)), {
-      summary: 'Read the functions of the database that can be made callable',
-      data: list(DATABASE_FUNCTION),
-    }),
-  ];
 }

@@ -54,7 +54,6 @@ export async function collect(services: MetricsServices): Promise<Metric[]> {
     ...(services.database.readQueue ? batchMetrics('read', services.database.readQueue) : []),
     ...(services.writes.batcher ? batchMetrics('write', services.writes.batcher) : []),
     ...databaseMetrics(services),
-    budgetMetric(services.reads),
     ...sourceMetrics(services),
     ...threadMetrics(),
     ...schemaMetrics(services),
@@ -192,12 +191,6 @@ function databaseMetrics({ database }: MetricsServices): Metric[] {
     ),
     labelled('gauge', 'lateral_pool_waiting', 'Requests that wait for a connection.', of('waiting')),
   ];
-}
-
-function budgetMetric({ shapeStats }: Reads): Metric {
-  const values = [...shapeStats.budgets].map(([shape, { exceeded }]) => ({ labels: { shape }, value: exceeded }));
-  const help = 'Statements that took longer than the budget of their shape.';
-  return labelled('counter', 'lateral_shape_budget_exceeded_total', help, values);
 }
 
 function statementMetric(sent: Readonly<Record<string, number>>): Metric {

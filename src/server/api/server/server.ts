@@ -1,10 +1,9 @@
 /**
- * /server: whether the service runs, is ready and healthy, what it is, the statements that took the most time (/server/shapes), and its API
- * for tools as an OpenAPI document and as a GraphQL schema, as far as the caller may see it (/server/specs). The admin listener answers
- * questions about its state without a token.
+ * /server: whether the service runs, is ready and healthy, what it is, and its API for tools as a GraphQL schema, as far as the caller may see it
+ * (/server/specs). The admin listener answers questions about its state without a token.
  */
 import { build } from 'fast-json-stringify';
-import { forbidden, invalidQuery, routeNotFound, ServiceError } from '../../../base/errors.js';
+import { forbidden, routeNotFound, ServiceError } from '../../../base/errors.js';
 import { packageVersion } from '../../../base/package-files.js';
 import { within } from '../../../base/time-limit.js';
 import type { Operations } from '../../../compiler/graphql/operations.js';
@@ -12,12 +11,10 @@ import { describeSchema } from '../../../compiler/graphql/schema.js';
 import type { RootScope } from '../../../compiler/graphql/schema-access.js';
 import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
-import { addReports, digestOf, p99, type ShapeReport, type ShapeStats } from '../../batching/shape-stats.js';
 import type { Config } from '../../config/config.js';
 import type { AdminAnswers } from '../../http/admin-server.js';
 import type { Reply } from '../../http/reply.js';
 import type { Transport } from '../../http/transport.js';
-import { explainGeneric } from '../../postgres/generic-plan.js';
 import { HEALTH_TIMEOUT_MS, type Health, type Readiness } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, route } from '../action.js';
@@ -30,7 +27,6 @@ import {
   object,
   oneOf,
   orNull,
-  queryParameter,
   RECORD,
   STRING,
   TEXT,
@@ -225,129 +221,6 @@ export function adminAnswers({ metrics, health, gather, readiness, hasStarted }:
   ]);
   // For checks that name no path.
   return { '/': ready, ...Object.fromEntries(paths) };
-}
-
-interface ShapesServices {
-  readonly identities: Identities;
-  readonly database: Database;
-  /** The statistics of all threads. */
-  readonly shapes: () => Promise<readonly ShapeReport[]>;
-  readonly shapeStats: ShapeStats;
-}
-
-/** Times are milliseconds. The digest of the text is the attribute lateral.shape of traces. */
-const SHAPE = {
-  id: STRING,
-  digest: STRING,
-  text: STRING,
-  plan: oneOf('generic', 'custom', 'fenced'),
-  calls: INTEGER,
-  statements: INTEGER,
-  failed: INTEGER,
-  hits: INTEGER,
-  total: { type: 'number' },
-  mean: { type: 'number' },
-  p99: { type: 'number' },
-  max: { type: 'number' },
-  rows: orNull({ type: 'number' }),
-  budget: orNull({ type: 'number' }),
-  exceeded: BOOLEAN,
-};
-
-export function shapesRoutes(services: ShapesServices): ApiRoute[] {
-  const action = actionRoutes(services);
-  return [
-    action('GET /server/shapes', listShapes, {
-      summary: 'The statements with the largest total time in the last five minutes',
-      allow: 'administrators',
-      parameters: [queryParameter('limit', INTEGER, 'Maximum number, at most 1,000; 20 by default.')],
-      data: list(object(SHAPE)),
-      graphql: { name: 'server_shapes' },
-    }),
-    action('GET /server/shapes/:id', show, {
-      summary: 'One of these statements, with its plan',
-      allow: 'administrators',
-      data: object({ ...SHAPE, explain: list(RECORD) }),
-      graphql: { name: 'server_shapes_by_id' },
-    }),
-  ];
-}
-
-const DEFAULT_LIMIT = 20;
-const MAX_LIMIT = 1_000;
-
-async function listShapes({ queryString }: ActionRequest, services: ShapesServices): Promise<ActionResult> {
-  const limit = readLimit(queryString);
-  const shapes = (await merged(services))
-    .map((report) => describe(report, services))
-    .sort((one, other) => other.total - one.total);
-  return { data: shapes.slice(0, limit), secret: true };
-}
-
-/** With its generic plan. */
-async function show({ parameters }: ActionRequest, services: ShapesServices): Promise<ActionResult> {
-  const [id] = parameters;
-  const report = (await merged(services)).find((each) => idOf(each) === id);
-  if (!report) throw forbidden(`No statement of the last minutes has the id "${id}"`);
-  const { text, parameters: length } = report;
-  const plan = await explainGeneric(services.database, { text, parameters: { length } });
-  return { data: { ...describe(report, services), explain: [{ Plan: plan }] }, secret: true };
-}
-
-function readLimit(queryString: string): number {
-  const limitText = new URLSearchParams(queryString).get('limit') ?? String(DEFAULT_LIMIT);
-  const limit = /^\d{1,9}$/.test(limitText) ? Number(limitText) : 0;
-  if (limit < 1 || limit > MAX_LIMIT) throw invalidQuery(`"limit" must be a whole number from 1 to ${MAX_LIMIT}`);
-  return limit;
-}
-
-/** Adds the statistics that several threads have of the same statement. */
-async function merged({ shapes }: Pick<ShapesServices, 'shapes'>): Promise<ShapeReport[]> {
-  const byStatement = new Map<string, ShapeReport>();
-  for (const report of await shapes()) {
-    const name = `${report.plan} ${report.text}`;
-    const cached = byStatement.get(name);
-    byStatement.set(name, cached ? addReports(cached, report) : report);
-  }
-  return [...byStatement.values()];
-}
-
-function idOf({ plan, text }: ShapeReport): string {
-  return digestOf(`${plan} ${text}`);
-}
-
-/** The digest of the statement with this id, or null if none of the last minutes has it. */
-export async function digestOfShape(id: string, services: Pick<ShapesServices, 'shapes'>): Promise<string | null> {
-  const report = (await merged(services)).find((each) => idOf(each) === id);
-  return report ? digestOf(report.text) : null;
-}
-
-function describe(report: ShapeReport, { shapeStats }: ShapesServices) {
-  const { text, plan, calls, statements, failed, hits, totalMs, maxMs, samples, sampledRows } = report;
-  const budget = shapeStats.budgets.get(digestOf(text))?.p99 ?? null;
-  return {
-    id: idOf(report),
-    digest: digestOf(text),
-    text,
-    plan,
-    calls,
-    statements,
-    failed,
-    // Requests that were answered from memory; `calls` does not count them.
-    hits,
-    total: rounded(totalMs),
-    mean: rounded(statements === 0 ? 0 : totalMs / statements),
-    p99: rounded(p99(report)),
-    max: rounded(maxMs),
-    // Rows per answer on average.
-    rows: samples === 0 ? null : Math.round((sampledRows / samples) * 10) / 10,
-    budget,
-    exceeded: budget !== null && p99(report) > budget,
-  };
-}
-
-function rounded(ms: number): number {
-  return Math.round(ms * 1_000) / 1_000;
 }
 
 interface SpecsServices extends SightServices {
