@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { connect as connectSecurely, createSecureContext, TLSSocket } from 'node:tls';
 import { promisify } from 'node:util';
 import t from 'tap';
+import { elementAt } from '../../../src/base/narrow.js';
 import type { Event } from '../../../src/base/observe.js';
 import { resolveConnection } from '../../../src/server/config/connection-settings.js';
 import { Database } from '../../../src/server/postgres/pools/database.js';
@@ -30,6 +31,11 @@ const ROLES = ['certified', 'cleartext', 'trusted', 'secured', 'plainer'];
 
 /** Percent-encoded SASLprep: a ligature, a soft hyphen and a space that does not break. */
 const ODD = { written: 'pa\u00adss\u00a0\ufb01', encoded: encodeURIComponent('pass fi') };
+
+const LIMITS = {
+  ...{ schema: 'public', connections: 1, sessions: 1, streams: 1, imports: 1 },
+  ...{ waitTimeout: 5_000, statementTimeout: 90_000, connectTimeout: 5_000 },
+};
 
 const STATE = `
   select s.ssl, s.client_dn as dn, current_user::text as user, current_setting('application_name') as application,
@@ -286,16 +292,34 @@ async function testParameters(): Promise<void> {
     t.match(await ask(unknown), { work_mem: '4MB' }, 'unknown parameters are never sent');
     const events: Event[] = [];
     const database = await Database.open({
+      ...LIMITS,
       url: unknown,
       directUrl: at('lateral', 'schema=x&tcp_user_timeout=5'),
-      ...{ schema: 'public', connections: 1, sessions: 1, streams: 1, imports: 1 },
-      ...{ waitTimeout: 5_000, statementTimeout: 5_000, connectTimeout: 5_000 },
+      replicaUrls: [at('lateral', 'target_session_attrs=standby&tcp_nodelay=1')],
       checksSessions: true,
       observe: (event) => events.push(event),
     });
     await database.close();
-    const unused = ['pgbouncer', 'schema', 'uselibpqcompat', 'work_mem', 'tcp_user_timeout'];
+    const unused = ['pgbouncer', 'schema', 'uselibpqcompat', 'work_mem', 'tcp_user_timeout', 'tcp_nodelay'];
     t.strictSame(events, [{ kind: 'parameters-unused', unused }], 'one warning names them');
+  });
+
+  t.test('statements are stopped over TLS, and DATABASE_URL leads to no standby', async (t) => {
+    for (const query of [`sslmode=verify-full&${ca}`, 'sslmode=prefer', 'sslmode=disable']) {
+      const database = await Database.open({ ...LIMITS, url: at('lateral', query) });
+      const wire = elementAt(database.readConnections, 0);
+      const stopped = new Promise<Error | null>((resolve) => {
+        const sleeping = { text: 'select pg_sleep(60)', parameters: [], prepare: false, columns: null };
+        wire.run({ ...sleeping, row: () => {}, end: resolve });
+      });
+      const others = "select count(*)::int as count from pg_stat_activity where query = 'select pg_sleep(60)'";
+      while ((await ask(server.url, others))['count'] === 0) await sleep(20);
+      await wire.cancel();
+      t.match(await stopped, { code: '57014' }, query);
+      await database.close();
+    }
+    const standby = Database.open({ ...LIMITS, url: at('lateral', 'target_session_attrs=standby') });
+    await t.rejects(standby, { message: /one of any, primary, read-write, not "standby": the service writes/ });
   });
 
   t.test('target_session_attrs', async (t) => {

@@ -216,6 +216,8 @@ export interface DatabaseOptions extends FirstConnectionOptions, WatchedServer {
   readonly url: string;
   /** The URL of PostgreSQL itself, for LISTEN, if there is a pooler. */
   readonly directUrl?: string | null;
+  /** Checked here, opened elsewhere. */
+  readonly replicaUrls?: readonly string[];
   /** Milliseconds between two checks for changes if LISTEN does not work. */
   readonly poll?: number;
   readonly connections: number;
@@ -402,8 +404,9 @@ export class Database {
     const observe = given.observe ?? ((): void => {});
     const settings = resolveServer(given.url, given);
     const directSettings = given.directUrl ? resolveServer(given.directUrl, given) : null;
-    const unused = [...new Set([...settings.unused, ...(directSettings?.unused ?? [])])];
-    if (given.checksSessions && unused.length > 0) observe({ kind: 'parameters-unused', unused });
+    const replicas = (given.replicaUrls ?? []).map((url) => resolveServer(url, given, true));
+    const unused = new Set([settings, directSettings, ...replicas].flatMap((each) => each?.unused ?? []));
+    if (given.checksSessions && unused.size > 0) observe({ kind: 'parameters-unused', unused: [...unused] });
     const primary = watchPrimary(settings, given, leave, observe);
     // The watch of the other connections reports the same hosts.
     const direct = directSettings && watchPrimary(directSettings, given, leave, () => {});

@@ -30,6 +30,7 @@ export function databaseOptions(config: Config, url: string): DatabaseOptions {
     uploadTimeout: config.BODY_TIMEOUT,
     pooler: config.DATABASE_POOLER,
     directUrl: config.DATABASE_DIRECT_URL,
+    replicaUrls: config.DATABASE_REPLICA_URLS,
     poll: config.SCHEMA_POLL_INTERVAL,
     staleness: config.MAX_STALENESS,
     startTimeout: config.DATABASE_START_TIMEOUT,
