@@ -219,19 +219,19 @@ function plain(field: string | undefined): string | undefined {
 function machine(): Surroundings {
   return {
     environment: process.env,
-    home: homedir(),
-    account: accountName(),
+    // In containers an account may have neither a home nor a name.
+    home: orElse(homedir, '/'),
+    account: orElse(() => userInfo().username, process.env['USER'] ?? 'postgres'),
     read: (path) => (existsSync(path) && statSync(path).isFile() ? readFileSync(path, 'utf8') : null),
     exists: existsSync,
   };
 }
 
-/** An account without a name has none in containers. */
-function accountName(): string {
+function orElse(find: () => string, otherwise: string): string {
   try {
-    return userInfo().username;
+    return find();
   } catch {
-    return process.env['USER'] ?? 'postgres';
+    return otherwise;
   }
 }
 
