@@ -1,6 +1,7 @@
 /**
- * Reads from memory, compared with uWebSockets alone that sends the same bytes, and with themselves while another table is written; and
- * reads that are not in memory, compared with a service that keeps nothing. All are measured in turns.
+ * Reads from memory, compared with uWebSockets alone that sends the same bytes, and with themselves while another table is written, over
+ * many keys, and by POST; and reads of which all, half or a tenth are not in memory, compared with a service that keeps nothing. All are
+ * measured in turns.
  */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -8,6 +9,7 @@ import postgres from 'postgres';
 import { packagePath } from '../src/base/package-files.js';
 import type { ReaderTask } from './bare-reader.js';
 import type { BareTask } from './bare-server.js';
+import type { BenchRequest } from './case.js';
 import { CASES } from './cases.js';
 import { ADMINISTRATOR, type Report, type RunningService, startService } from './environment.js';
 import { measure } from './load.js';
@@ -24,6 +26,18 @@ const WRITES_PER_SECOND = 1_000;
 const BESIDE_WRITES_TARGET = 0.8;
 /** More reads than one round can send, so that none comes twice. */
 const MISSES = 100_000;
+/** Keys of the case with many URLs, and of the one that it is compared with. */
+const WIDE_KEYS = 30_000;
+const FEW_KEYS = 300;
+const WIDE_TARGET = 0.7;
+/** The parts of reads that come from memory, and the rate compared with a service that keeps nothing. */
+const HIT_RATIOS = [0.5, 0.9];
+const HOT_KEYS = 1_000;
+const MIXED_TARGET = 1;
+const POST_TARGET = 0.8;
+const GRAPHQL_TARGET = 0.85;
+/** Seconds of load until an answer must be in memory. */
+const WARM_SECONDS = 120;
 
 type CacheOptions = Pick<Options, 'connections' | 'poolSize' | 'seconds' | 'rounds' | 'settings'>;
 
@@ -31,22 +45,31 @@ export async function measureCache(databaseUrl: string, options: CacheOptions, r
   const { poolSize, settings } = options;
   const start = (size: string): Promise<RunningService> =>
     startService({ databaseUrl, poolSize, settings: { ...settings, READ_CACHE_SIZE: size } });
-  const [cached, plain] = await Promise.all([start('64mb'), start('0')]);
+  const [cached, plain] = await Promise.all([start('128mb'), start('0')]);
   try {
     for (const id of HITS) report(await compareHit(id, pathOf(id), cached, options));
     report(await compareHit('/server/ping', '/server/ping', cached, options));
     report(await compareBesideWrites(databaseUrl, cached, options));
+    report(await compareWide(cached, options));
+    report(await comparePost(cached, options));
+    report(await compareGraphql(cached, options));
     report(await compareMisses(cached, plain, options));
+    for (const ratio of HIT_RATIOS) report(await compareMixed(ratio, { cached, plain, options }));
     report(await compareOneConnection(databaseUrl, plain, options));
   } finally {
     await Promise.all([cached.stop(), plain.stop()]);
   }
 }
 
-/** The first request of a case. A GraphQL query is sent in the URL. */
-function pathOf(id: string): string {
+/** The first request of a case. */
+function firstOf(id: string): BenchRequest | undefined {
   const found = CASES.find((each) => each.id === id)?.requests;
-  const first = Array.isArray(found) ? found[0] : undefined;
+  return Array.isArray(found) ? found[0] : undefined;
+}
+
+/** Its URL. A GraphQL query is sent in it. */
+function pathOf(id: string): string {
+  const first = firstOf(id);
   if (first?.path !== '/graphql') return first?.path ?? '';
   const { query, variables } = JSON.parse(String(first.body));
   return `/graphql?query=${encodeURIComponent(query)}&variables=${encodeURIComponent(JSON.stringify(variables))}`;
@@ -184,6 +207,88 @@ async function besideProgram(
   }
 }
 
+/** By key over many URLs, compared with a few. */
+async function compareWide(service: RunningService, options: CacheOptions): Promise<string> {
+  const keys = (count: number): string[] =>
+    Array.from({ length: count }, (_, index) => `/items/articles/${1 + ((index * 7_919) % count)}?fields=id,title`);
+  const [wide, few] = [keys(WIDE_KEYS), keys(FEW_KEYS)];
+  const { url, pid } = service;
+  for (const paths of [few, wide]) await warmAll(service, paths, options);
+  const contenders = [wide, few].map((paths) => ({ url, pid, pathsOf: () => paths }));
+  const title = `by key over ${WIDE_KEYS.toLocaleString('en')} URLs`;
+  return line(title, await inTurns(contenders, options), `over ${FEW_KEYS}`, WIDE_TARGET);
+}
+
+/** The nested query of GraphQL by POST, compared with GET. */
+async function comparePost({ url, pid }: RunningService, options: CacheOptions): Promise<string> {
+  const { path = '', body = '' } = firstOf('graphql') ?? {};
+  const byGet = pathOf('graphql');
+  await warm(`${url}${byGet}`, 'graphql');
+  const figures = await inTurns(
+    [
+      { url, pid, pathsOf: () => [path], body: String(body) },
+      { url, pid, pathsOf: () => [byGet] },
+    ],
+    options,
+  );
+  return line('graphql by POST', figures, 'by GET', POST_TARGET);
+}
+
+/** The nested query of GraphQL by GET, compared with REST. */
+async function compareGraphql({ url, pid }: RunningService, options: CacheOptions): Promise<string> {
+  const paths = ['graphql', 'nested'].map(pathOf);
+  for (const path of paths) await warm(`${url}${path}`, path);
+  const figures = await inTurns(
+    paths.map((path) => ({ url, pid, pathsOf: () => [path] })),
+    options,
+  );
+  return line('graphql by GET', figures, 'REST', GRAPHQL_TARGET);
+}
+
+/** Sends load until answers to some of these paths, evenly spread, are all in memory. */
+async function warmAll(
+  { url }: RunningService,
+  paths: readonly string[],
+  { connections }: CacheOptions,
+): Promise<void> {
+  const step = Math.max(1, Math.floor(paths.length / 50));
+  for (let seconds = 0; seconds < WARM_SECONDS; seconds += 4) {
+    await measure({ url, paths, headers: HEADERS, connections, seconds: 4 });
+    let hits = 0;
+    for (let index = 0; index < paths.length; index += step) {
+      const response = await fetch(`${url}${paths[index]}`, { headers: HEADERS });
+      await response.text();
+      if (response.headers.get('cache-status') !== null) hits++;
+    }
+    if (hits >= Math.floor(paths.length / step)) return;
+  }
+  throw new Error(`${paths[0]}: not all answers are kept`);
+}
+
+interface Mixed {
+  readonly cached: RunningService;
+  readonly plain: RunningService;
+  readonly options: CacheOptions;
+}
+
+/** Some reads come again and again, and the others once. */
+async function compareMixed(ratio: number, { cached, plain, options }: Mixed): Promise<string> {
+  const pathFor = (id: number, views: number): string =>
+    `/items/articles?fields=id,title&filter[id][_eq]=${id}&filter[views][_gte]=${views}`;
+  const hot = Array.from({ length: HOT_KEYS }, (_, index) => pathFor(1 + index, 0));
+  await warmAll(cached, hot, options);
+  const pathsOf = (round: number): string[] =>
+    Array.from({ length: 2 * MISSES }, (_, index) => {
+      // Evenly mixed: the fraction that a multiple of the golden ratio has.
+      const isHot = (index * 0.618_033_988_749_895) % 1 < ratio;
+      const key = (index * 7_919) % HOT_KEYS;
+      return isHot ? (hot[key] ?? '') : pathFor(1 + key, -(1 + (round * 2 * MISSES + index) + ratio * 1e9));
+    });
+  const contenders = [cached, plain].map(({ url, pid }) => ({ url, pid, pathsOf }));
+  const figures = await inTurns(contenders, options);
+  return line(`${100 * ratio} % from memory`, figures, 'READ_CACHE_SIZE=0', MIXED_TARGET);
+}
+
 async function compareMisses(cached: RunningService, plain: RunningService, options: CacheOptions): Promise<string> {
   const pathsOf = (round: number): string[] =>
     Array.from({ length: MISSES }, (_, index) => {
@@ -220,6 +325,8 @@ interface Contender {
   readonly pid: number;
   /** The paths that a round requests. */
   readonly pathsOf: (round: number) => readonly string[];
+  /** The body that is sent with each, by POST; without one, GET is sent. */
+  readonly body?: string;
   /** Runs during each of its rounds. */
   readonly beside?: SteadyWriter;
 }
@@ -228,23 +335,30 @@ interface Contender {
 interface Figures {
   perSecond: number;
   spent: number;
+  /** Milliseconds. */
+  p99: number;
 }
 
 async function inTurns(contenders: readonly Contender[], options: CacheOptions): Promise<Figures[]> {
-  const best = contenders.map((): Figures => ({ perSecond: 0, spent: Number.POSITIVE_INFINITY }));
+  const best = contenders.map(
+    (): Figures => ({ perSecond: 0, spent: Number.POSITIVE_INFINITY, p99: Number.POSITIVE_INFINITY }),
+  );
   const { connections, seconds, rounds } = options;
   for (let round = 0; round <= rounds; round++)
-    for (const [index, { url, pid, pathsOf, beside }] of contenders.entries()) {
+    for (const [index, { url, pid, pathsOf, body, beside }] of contenders.entries()) {
       const paths = pathsOf(round);
+      const sent = body === undefined ? {} : { method: 'POST', bodies: paths.map(() => body) };
+      const headers = body === undefined ? HEADERS : { ...HEADERS, 'content-type': 'application/json' };
       beside?.start();
       const before = spentBy(pid) ?? 0;
-      const result = await measure({ url, paths, headers: HEADERS, connections, seconds: round === 0 ? 1 : seconds });
+      const result = await measure({ url, paths, headers, connections, seconds: round === 0 ? 1 : seconds, ...sent });
       await beside?.stop();
       const requests = result.requestsPerSecond * result.seconds;
       if (result.errors > 0) throw new Error(`${url}: ${result.errors} errors`);
       const former = best[index];
       if (round === 0 || former === undefined) continue;
       former.perSecond = Math.max(former.perSecond, result.requestsPerSecond);
+      former.p99 = Math.min(former.p99, result.p99);
       former.spent = Math.min(former.spent, (((spentBy(pid) ?? 0) - before) * 1_000) / requests);
     }
   return best;
@@ -254,7 +368,7 @@ function line(title: string, [ours, theirs]: readonly Figures[], other: string, 
   const ratio = (ours?.perSecond ?? 0) / (theirs?.perSecond ?? 0);
   if (!(ratio >= target)) process.exitCode = 1;
   const show = (figures?: Figures): string =>
-    `${Math.round(figures?.perSecond ?? 0).toLocaleString('en')} requests/s (${figures?.spent.toFixed(1)} µs)`;
+    `${Math.round(figures?.perSecond ?? 0).toLocaleString('en')} requests/s (${figures?.spent.toFixed(1)} µs, p99 ${figures?.p99.toFixed(1)} ms)`;
   const figures = `${show(ours)}, ${other} ${show(theirs)}`;
   return `${title.padEnd(26)} ${figures}: ${ratio.toFixed(2)} (target ${target})`;
 }

@@ -17,6 +17,8 @@ export interface Revisions {
 
 export interface HeldForReply {
   readonly request: HeldRequest;
+  /** The method and the URL. */
+  readonly url: string;
   /** The headers that may change a reply. */
   readonly headers: KeptHeaders;
   /** The id that the client gives; '' for none. */

@@ -18,6 +18,8 @@ import { MAX_BATCH_WAIT_MS, PendingRead, ShapeQueue } from './shape-queue.js';
 
 /** Between two checks for statements whose clients have all left, and for reads that have waited too long. */
 const SWEEP_INTERVAL_MS = 500;
+/** Reads from memory between two statements, from which on the client of a statement is not the only one. */
+const MANY_ANSWERED = 4;
 
 /** Returns whether the reads wait again. */
 type OnEnd = (error: Error | null, unsent: boolean, isSplit: boolean) => boolean;
@@ -27,6 +29,10 @@ export class ReadBatcher implements ReadSender {
   readonly sizes = new Float64Array(MAX_BATCH_READS + 1);
   /** Batches whose reads were sent again, one by one. */
   splits = 0;
+  /** How many reads this thread has answered from memory, so far. */
+  answeredFromMemory: () => number = () => 0;
+  /** The number when a statement was sent last. */
+  #answeredBefore = 0;
   /** Whether a read has waited too long, and nothing was answered since. */
   isStarved = false;
   readonly #slots: ConnectionSlots;
@@ -60,6 +66,7 @@ export class ReadBatcher implements ReadSender {
 
   execute(read: BoundRead, listener: ReadListener): void {
     const queue = this.#queueOf(read.shape);
+    if (queue.waiting.length === 0) queue.answered = this.answeredFromMemory();
     queue.waiting.push(new PendingRead(read, listener, this.#sweeps));
     this.#enter(queue);
     if (this.#isAlone) this.#advance();
@@ -96,7 +103,8 @@ export class ReadBatcher implements ReadSender {
    * would cost a client that sends one request at a time more than it gains.
    */
   get #isAlone(): boolean {
-    return this.#wasAlone && !this.#scheduled && this.#turns.length === 1 && this.#slots.busy === 0;
+    if (!this.#wasAlone || this.#scheduled || this.#turns.length > 1 || this.#slots.busy > 0) return false;
+    return this.answeredFromMemory() - this.#answeredBefore < MANY_ANSWERED;
   }
 
   /** Runs after all reads that arrived together have entered. */
@@ -137,6 +145,10 @@ export class ReadBatcher implements ReadSender {
   #maySend(queue: ShapeQueue, now: number): boolean {
     if (this.#maxReads > 1 && queue.individual.length === 0) {
       if (queue.shouldWait(now)) return false;
+      if (queue.shouldGather(now, this.answeredFromMemory())) {
+        this.#schedule();
+        return false;
+      }
       if (queue.busySlot) return true;
     }
     return this.#slots.mayTake(queue);
@@ -155,6 +167,7 @@ export class ReadBatcher implements ReadSender {
     this.#wasAlone = reads.length === 1 && this.#slots.busy === 0;
     const slot = behind ?? this.#slots.take(queue, caller);
     queue.onSent(reads.length, slot, now);
+    this.#answeredBefore = this.answeredFromMemory();
     const onEnd: OnEnd = (error, unsent, isSplit) => {
       const ms = queue.onAnswered(reads.length, slot, now);
       if (!unsent) {

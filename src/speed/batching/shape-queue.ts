@@ -15,6 +15,9 @@ const MAX_APART_SLOTS = 4;
 const MAX_APART_IN_FLIGHT = 4;
 /** A connection that is so many times slower than another gets no second statement. */
 const MAX_SLOT_SLOWDOWN = 2;
+/** While others are answered from memory, so many reads wait for one another, at most so many milliseconds. */
+const GATHERED_READS = 8;
+const MAX_GATHERING_MS = 2;
 /** After this time reads stop waiting for a batch, if a connection is free. */
 export const MAX_BATCH_WAIT_MS = 20;
 
@@ -80,6 +83,10 @@ export class ShapeQueue implements ReadProfile {
   /** When a statement was last sent. */
   #sentAt = 0;
   #batchText: string | null = null;
+  /** The number of reads that were answered from memory, in the last turn of the event loop or when the first of these reads arrived. */
+  answered = 0;
+  /** Since when reads wait because others are answered from memory; 0 if they do not. */
+  #gatheringSince = 0;
   /** Whether waiting reads have callers with different settings, as far as the last statements showed. */
   isApart = false;
   #record: ShapeRecord;
@@ -168,6 +175,19 @@ export class ShapeQueue implements ReadProfile {
   }
 
   /**
+   * Whether to wait for more reads, because this thread answers others from memory: it would be no sooner idle, and few reads at a time
+   * need PostgreSQL. As soon as a turn of the event loop answers none, reads are sent.
+   */
+  shouldGather(now: number, answered: number): boolean {
+    const isBusy = answered !== this.answered;
+    this.answered = answered;
+    const wanted = Math.min(GATHERED_READS, this.#costs.batchSize);
+    if (!isBusy || this.#mayBeSlow || this.waiting.length >= wanted || !this.isBatchable) return false;
+    if (this.#gatheringSince === 0) this.#gatheringSince = now;
+    return now - this.#gatheringSince < MAX_GATHERING_MS;
+  }
+
+  /**
    * The connection that may get a second statement, because a batch can be split; null if it needs a connection of its own. A backend
    * that finds more work need not be woken, which costs more than the work.
    */
@@ -181,6 +201,7 @@ export class ShapeQueue implements ReadProfile {
   }
 
   onSent(reads: number, slot: ConnectionSlot, now: number): void {
+    this.#gatheringSince = 0;
     if (slot.load++ === 0) this.#slots.push(slot);
     this.#readsInFlight += reads;
     this.#sentAt = now;

@@ -196,7 +196,8 @@ export class KeptReplies implements ReplyMemory {
 
   hold(path: string, request: ServerRequest): HeldForReply | null {
     if (this.#withBody.size === 0) return null;
-    if (!this.#withBody.has(urlOf(methodOf(request), path, request.getQuery() ?? ''))) return null;
+    const url = urlOf(methodOf(request), path, request.getQuery() ?? '');
+    if (!this.#withBody.has(url)) return null;
     const all: string[] = [];
     const headers: string[] = [];
     let [lengths, length, hosts, id] = [0, 0, 0, ''];
@@ -212,11 +213,11 @@ export class KeptReplies implements ReplyMemory {
       }
     });
     if (lengths !== 1 || length === 0 || length > MAX_BODY_LENGTH || hosts !== 1 || !mayBeKept(headers)) return null;
-    return { request: new HeldRequest(request, path, all), headers, requestId: id };
+    return { request: new HeldRequest(request, path, all), url, headers, requestId: id };
   }
 
-  answerHeld({ request, headers, requestId: id }: HeldForReply, body: Buffer, response: ServerResponse): boolean {
-    const first = this.#byUrl.get(urlOf(methodOf(request), request.getUrl(), request.getQuery()) + textOf(body));
+  answerHeld({ request, url, headers, requestId: id }: HeldForReply, body: Buffer, response: ServerResponse): boolean {
+    const first = this.#byUrl.get(url + textOf(body));
     const reply = first === undefined ? null : find(first, headers, headers.length);
     if (reply === null || reply.content === null) return false;
     this.#requestId = id;

@@ -63,6 +63,7 @@ export class FastExecutors implements Executors {
       new ReadBatcher(readConnections, config.READ_BATCHING, database.waitTimeout, shapeStats);
     const batcher = batcherOf(database);
     database.readQueue = batcher;
+    batcher.answeredFromMemory = () => this.#memory?.hits ?? 0;
     const layers: readonly ((next: ReadExecutor) => ReadExecutor)[] = [
       (next) => new BatchedReads(next, batcher),
       (next) => {

@@ -1,6 +1,11 @@
 /** Batches of reads: fewer statements than requests, and each request gets what it would get by itself. */
 import { connect } from 'node:net';
 import t from 'tap';
+import { ShapeStats } from '../../../src/server/batching/shape-stats.js';
+import type { BoundRead } from '../../../src/server/execute/reads/read-executor.js';
+import type { ConnectionSlot } from '../../../src/speed/batching/connection-slots.js';
+import { ReadBatcher } from '../../../src/speed/batching/read-batcher.js';
+import { PendingRead, ShapeQueue } from '../../../src/speed/batching/shape-queue.js';
 import {
   ADMIN_TOKEN,
   type Answer,
@@ -64,6 +69,42 @@ t.test('requests of one shape that wait share a statement; each gets its own ite
     await readKeys(keys.slice(0, 50), unbatched);
   });
   t.strictSame(off, { batched: 0, single: 50 }, 'READ_BATCHING=false: each is a statement of its own');
+});
+
+t.test('while others are answered from memory, reads wait for one another', async (t) => {
+  const sent: BoundRead[] = [];
+  const { execute } = ReadBatcher.prototype;
+  ReadBatcher.prototype.execute = function (read, listener) {
+    sent.push(read);
+    execute.call(this, read, listener);
+  };
+  t.teardown(() => {
+    ReadBatcher.prototype.execute = execute;
+  });
+  await readKeys([101]);
+  const [read] = sent;
+  if (read === undefined) throw new Error('no read was sent');
+  const queue = new ShapeQueue(read.shape, new ShapeStats(), true);
+  const slot = {
+    load: 0,
+    isPipeline: false,
+    answeredAt: 0,
+    slowdown: 1,
+    isLimited: false,
+    caller: '',
+  } as ConnectionSlot;
+  const wait = (): number =>
+    queue.waiting.push(new PendingRead(read, { aborted: false, onResult: () => {}, onError: () => {} }, 0));
+  wait();
+  t.notOk(queue.shouldGather(10, 1), 'the cost of the reads is not known');
+  queue.learn(0.05, 1, slot, false);
+  t.notOk(queue.shouldGather(10, 1), 'a read that comes alone is sent at once');
+  t.ok(queue.shouldGather(10, 5), 'others were answered from memory');
+  t.ok(queue.shouldGather(11, 9));
+  t.notOk(queue.shouldGather(11.5, 9), 'a turn without them');
+  t.notOk(queue.shouldGather(12.5, 20), 'it does not wait for ever');
+  for (let count = 1; count < 8; count++) wait();
+  t.notOk(queue.shouldGather(10, 30), 'they are enough');
 });
 
 t.test('missing and impossible keys change nothing for the others of a batch', async (t) => {
