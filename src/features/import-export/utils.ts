@@ -23,7 +23,7 @@ import {
   dataReply,
   route,
 } from '../../server/api/action.js';
-import { exportItems } from '../../server/api/items/export-formats.js';
+import { exportItems } from '../export-formats/export-formats.js';
 import { writerOf } from '../../server/api/items/item-writes.js';
 import { refuseSystem } from '../../server/api/items/items.js';
 import {

@@ -28,7 +28,7 @@ import type { Exchange } from '../../http/exchange.js';
 import { DEFERRED, errorReply, JSON_TYPE, jsonText, type Outcome, type Reply } from '../../http/reply.js';
 import type { Handler, Route } from '../../http/router.js';
 import { systemTables } from '../../postgres/catalog/system-tables.js';
-import { exportItems, streamItems } from './export-formats.js';
+import { exportItems, streamItems } from '../../../features/export-formats/export-formats.js';
 import {
   type ItemPath,
   type ItemsServices,

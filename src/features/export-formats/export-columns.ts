@@ -1,7 +1,7 @@
 /** The columns of an exported file, and the fields that make a GeoJSON feature of an item. */
-import type { Field } from '../../../compiler/model/model.js';
-import type { Level, Output, RowLevel } from '../../../compiler/plan/plan.js';
-import { factOf } from '../../execute/reads/compiled-read.js';
+import type { Field } from '../../compiler/model/model.js';
+import type { Level, Output, RowLevel } from '../../compiler/plan/plan.js';
+import { factOf } from '../../server/execute/reads/compiled-read.js';
 
 interface ExportedFields {
   readonly columns: readonly (readonly string[])[];

@@ -2,14 +2,14 @@
  * Items as a stream: a long list of the API, or a file. JSON and NDJSON forward the bytes PostgreSQL wrote; the other formats
  * have to read each item, one batch at a time.
  */
-import { forbidden, invalidQuery } from '../../../base/errors.js';
-import { Digits, isObject, parseJson, writeJson } from '../../../base/exact-json.js';
-import { writeYaml } from '../../../base/yaml.js';
-import type { ExportFormat, Parsed } from '../../../compiler/request/ast.js';
-import { type CompiledRead, hasOpening } from '../../execute/reads/compiled-read.js';
-import type { PreparedRead, Reads } from '../../execute/reads/reads.js';
-import type { RequestClient } from '../../execute/stages.js';
-import { contentDisposition, JSON_TYPE, type Produce, type Reply } from '../../http/reply.js';
+import { forbidden, invalidQuery } from '../../base/errors.js';
+import { Digits, isObject, parseJson, writeJson } from '../../base/exact-json.js';
+import { writeYaml } from '../../base/yaml.js';
+import type { ExportFormat, Parsed } from '../../compiler/request/ast.js';
+import { type CompiledRead, hasOpening } from '../../server/execute/reads/compiled-read.js';
+import type { PreparedRead, Reads } from '../../server/execute/reads/reads.js';
+import type { RequestClient } from '../../server/execute/stages.js';
+import { contentDisposition, JSON_TYPE, type Produce, type Reply } from '../../server/http/reply.js';
 import { exportedFields } from './export-columns.js';
 
 /** A list that may be large, in the envelope of every other list. */
