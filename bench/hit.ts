@@ -62,7 +62,14 @@ export async function measureHits(databaseUrl: string): Promise<void> {
         },
       };
       const router = new Router(
-        itemsRoutes({ identities, reads, writes, limits: parseLimits(config), live: () => null }),
+        itemsRoutes({
+          identities,
+          reads,
+          writes,
+          limits: parseLimits(config),
+          live: () => null,
+          exportItems: () => null,
+        }),
       );
       let calls = 0;
       ReadBatcher.prototype.execute = () => {

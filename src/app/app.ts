@@ -21,6 +21,7 @@ import { graphqlRoutes } from '../server/api/graphql/endpoint.js';
 import { PersistedQueries, readAllowList } from '../server/api/graphql/persisted.js';
 import { functionRoutes, itemsRoutes } from '../server/api/items/items.js';
 import type { LiveReads } from '../server/api/items/live-reads.js';
+import type { ExportItems } from '../server/api/items/stream-items.js';
 import { changesRoutes, collectionsRoutes, fieldsRoutes, relationsRoutes } from '../server/api/schema/definitions.js';
 import { collect, type MetricsServices, metricsRoutes } from '../server/api/server/metrics.js';
 import { serverRoutes, specsRoutes } from '../server/api/server/server.js';
@@ -49,6 +50,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     throw error;
   });
   parts.later.live = opened.live;
+  parts.later.exportItems = opened.exportItems;
   parts.later.pages = opened.accountPages;
   const metrics = { ...metricsServices(parts, opened), router: () => router };
   const rest = restRoutes(parts, { opened, metrics, operations: () => operations });
@@ -112,6 +114,7 @@ async function start(
 /** Services of features, which are opened after the others. */
 interface Later {
   live: LiveReads | null;
+  exportItems: ExportItems | null;
   pages: readonly string[];
 }
 
@@ -120,7 +123,7 @@ type Parts = Awaited<ReturnType<typeof createParts>>;
 
 async function createParts(config: Config, core: Core, shared: Shared, observe: Observer) {
   const { database, mirror, policies, reads, writes } = core;
-  const later: Later = { live: null, pages: [] };
+  const later: Later = { live: null, exportItems: null, pages: [] };
   writes.onAccessChange(() => shared.accessChanged());
   const users = userStore(writes);
   const resolveUser: ResolveUser = (mapping, user) => resolveExternalUser(mapping, user, database, users);
@@ -147,7 +150,8 @@ async function createParts(config: Config, core: Core, shared: Shared, observe: 
     pages: () => later.pages,
     resolveUser,
   };
-  const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config), live: () => later.live };
+  const ofFeatures = { live: () => later.live, exportItems: () => later.exportItems };
+  const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config), ...ofFeatures };
   const persisted = openPersistedQueries(config, shared);
   const readiness = new Readiness(shared.health);
   const dialect = await dialectOf(featuresOf(config), config);

@@ -7,6 +7,7 @@ import { directus } from '../features/directus/feature.js';
 import { doctor } from '../features/doctor/feature.js';
 import { embedded } from '../features/embedded/feature.js';
 import { explorer } from '../features/explorer/feature.js';
+import { exportFormats } from '../features/export-formats/feature.js';
 import { extensions } from '../features/extensions/feature.js';
 import { files } from '../features/files/feature.js';
 import { importExport } from '../features/import-export/feature.js';
@@ -37,6 +38,7 @@ export const features = [
   doctor,
   embedded,
   explorer,
+  exportFormats,
   extensions,
   files,
   importExport,

@@ -4,6 +4,7 @@ import { NO_OTHER_LOGINS, type OtherLogins } from '../server/api/accounts/auth.j
 import type { ApiRoute } from '../server/api/action.js';
 import type { GraphqlPage } from '../server/api/graphql/endpoint.js';
 import type { LiveReads } from '../server/api/items/live-reads.js';
+import type { ExportItems } from '../server/api/items/stream-items.js';
 import type { Metric } from '../server/api/server/metric.js';
 import type { ResourceRoutes } from '../server/api/system-collections.js';
 import type { Changes } from '../server/changes/changes.js';
@@ -119,6 +120,10 @@ export class OpenFeatures {
 
   get live(): LiveReads | null {
     return this.#first(({ live }) => live);
+  }
+
+  get exportItems(): ExportItems | null {
+    return this.#first(({ exportItems }) => exportItems);
   }
 
   notify(moment: 'onAccessChange' | 'onSessionsEnded' | 'onReload'): void {

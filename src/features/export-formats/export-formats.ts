@@ -1,41 +1,16 @@
 /**
- * Items as a stream: a long list of the API, or a file. JSON and NDJSON forward the bytes PostgreSQL wrote; the other formats
- * have to read each item, one batch at a time.
+ * Items as a file. JSON and NDJSON forward the bytes that PostgreSQL wrote; the other formats have to read each item, one batch at a time.
  */
 import { forbidden, invalidQuery } from '../../base/errors.js';
 import { Digits, isObject, parseJson, writeJson } from '../../base/exact-json.js';
 import { writeYaml } from '../../base/yaml.js';
 import type { ExportFormat, Parsed } from '../../compiler/request/ast.js';
-import { type CompiledRead, hasOpening } from '../../server/execute/reads/compiled-read.js';
+import { COMMA, joinCells } from '../../server/api/items/stream-items.js';
+import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
 import type { PreparedRead, Reads } from '../../server/execute/reads/reads.js';
 import type { RequestClient } from '../../server/execute/stages.js';
-import { contentDisposition, JSON_TYPE, type Produce, type Reply } from '../../server/http/reply.js';
+import { contentDisposition, type Produce, type Reply } from '../../server/http/reply.js';
 import { exportedFields } from './export-columns.js';
-
-/** A list that may be large, in the envelope of every other list. */
-export function streamItems(prepared: PreparedRead<Parsed>, reads: Reads, client: RequestClient): Reply {
-  const { compiled } = prepared;
-  const produce: Produce = async (sink) => {
-    const [start, end] = prepared.query.bare ? BARE : ENVELOPE;
-    let items = 0;
-    let opened = false;
-    const take = async (cells: readonly Buffer[]): Promise<boolean> => {
-      if (!opened) client.staged('execute');
-      const rows = hasOpening(compiled) && !opened ? cells.slice(1) : cells;
-      const opening = opened ? undefined : hasOpening(compiled) ? cells[0] : start;
-      opened = true;
-      const piece = joinCells(rows, items === 0, opening);
-      items += rows.length;
-      return sink.write(piece);
-    };
-    await reads.stream(prepared, take, sink, COMMA);
-    await sink.write(opened ? end : Buffer.concat([start, end]));
-  };
-  return { status: 200, type: JSON_TYPE, body: produce };
-}
-
-const ENVELOPE = [Buffer.from('{"data":['), Buffer.from(']}')] as const;
-const BARE = [Buffer.from('['), Buffer.from(']')] as const;
 
 interface Export {
   readonly reply: Reply & { readonly body: Produce };
@@ -116,8 +91,6 @@ interface Format {
 type Columns = readonly (readonly string[])[];
 type Item = Record<string, unknown>;
 
-const COMMA = 0x2c;
-
 const FORMATS: Readonly<Record<Exclude<ExportFormat, 'geojson'>, Format>> = {
   json: {
     type: 'application/json; charset=utf-8',
@@ -180,20 +153,6 @@ function geojson(geometry: string, key: string | null): Format {
 }
 
 const NEW_LINE = Buffer.from('\n');
-
-/** The cells of a batch, with commas between them, after those already written. */
-function joinCells(cells: readonly Buffer[], first: boolean, opening: Buffer = NOTHING): Buffer {
-  const size = cells.reduce((sum, cell) => sum + 1 + cell.length, opening.length);
-  const joined = Buffer.allocUnsafe(size);
-  let length = opening.copy(joined);
-  for (const [position, cell] of cells.entries()) {
-    if (position > 0 || !first) joined[length++] = COMMA;
-    length += cell.copy(joined, length);
-  }
-  return joined.subarray(0, length);
-}
-
-const NOTHING = Buffer.alloc(0);
 
 /** PostgreSQL breaks lines between the elements of a list; inside strings they are escaped. */
 function oneLine(cell: Buffer): Buffer {

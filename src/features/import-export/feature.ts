@@ -1,11 +1,12 @@
 /** Reads and writes the items of a collection as files. */
 import type { Feature } from '../../server/feature/feature.js';
+import { exportFormats } from '../export-formats/feature.js';
 import { files } from '../files/feature.js';
 import { OPTIONS } from './options.js';
 
 export const importExport: Feature<unknown, typeof OPTIONS> = {
   name: 'import-export',
-  needs: [files],
+  needs: [exportFormats, files],
   options: OPTIONS,
   topic: 'Files and imports',
   commands: {

@@ -23,7 +23,6 @@ import {
   dataReply,
   route,
 } from '../../server/api/action.js';
-import { exportItems } from '../export-formats/export-formats.js';
 import { writerOf } from '../../server/api/items/item-writes.js';
 import { refuseSystem } from '../../server/api/items/items.js';
 import {
@@ -51,6 +50,7 @@ import { openBody } from '../../server/http/body.js';
 import type { Exchange } from '../../server/http/exchange.js';
 import { jsonText, noContent, type Produce, publicError, type Reply } from '../../server/http/reply.js';
 import { isForm } from '../../server/http/router.js';
+import { exportItems } from '../export-formats/export-formats.js';
 import { atMost, importLimits, openUpload } from '../files/file-form.js';
 import { checkFields, createFile, identifyWriter, placeOf } from '../files/file-routes.js';
 import { FILES, type FilesServices } from '../files/file-rows.js';

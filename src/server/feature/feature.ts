@@ -11,6 +11,7 @@ import type { GraphqlPage } from '../api/graphql/endpoint.js';
 import type { PersistedQueries } from '../api/graphql/persisted.js';
 import type { ItemsServices } from '../api/items/item-writes.js';
 import type { LiveReads } from '../api/items/live-reads.js';
+import type { ExportItems } from '../api/items/stream-items.js';
 import type { Metric } from '../api/server/metric.js';
 import type { Gather } from '../api/server/metrics.js';
 import type { ResourceRoutes } from '../api/system-collections.js';
@@ -108,6 +109,8 @@ export interface FeaturePart<Exports = unknown> {
   check?(): Checks | Promise<Checks>;
   /** Answers reads again whenever their result changes. One feature may have it. */
   readonly live?: LiveReads;
+  /** Answers reads of items with files. One feature may have it. */
+  readonly exportItems?: ExportItems;
   /** Records answered requests. One feature may have it. */
   readonly recorder?: RequestRecorder;
   /** Answers a question that a thread has asked all threads. */

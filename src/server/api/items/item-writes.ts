@@ -24,6 +24,7 @@ import type { Exchange } from '../../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../../http/reply.js';
 import type { SocketClient } from '../../http/transport.js';
 import type { LiveReads } from './live-reads.js';
+import type { ExportItems } from './stream-items.js';
 
 export interface ItemsServices {
   readonly identities: Identities;
@@ -32,6 +33,8 @@ export interface ItemsServices {
   readonly limits: ParseLimits;
   /** Null without live queries. */
   readonly live: () => LiveReads | null;
+  /** Answers reads with files, or null if no feature does. */
+  readonly exportItems: () => ExportItems | null;
 }
 
 /** The collection or item that the path of a request names. */

@@ -13,7 +13,7 @@ import {
 } from '../../../base/errors.js';
 import { parseJson } from '../../../base/exact-json.js';
 import { checkArguments } from '../../../compiler/plan/call-arguments.js';
-import type { Parsed } from '../../../compiler/request/ast.js';
+import type { ExportFormat, Parsed } from '../../../compiler/request/ast.js';
 import { UrlCache } from '../../../compiler/request/parse-cache.js';
 import { limitsOf, type ParseLimits } from '../../../compiler/request/parse-context.js';
 import { parseRead, parseRpc, parseRpcSearch, parseSearch, tagged } from '../../../compiler/request/rest.js';
@@ -28,7 +28,6 @@ import type { Exchange } from '../../http/exchange.js';
 import { DEFERRED, errorReply, JSON_TYPE, jsonText, type Outcome, type Reply } from '../../http/reply.js';
 import type { Handler, Route } from '../../http/router.js';
 import { systemTables } from '../../postgres/catalog/system-tables.js';
-import { exportItems, streamItems } from '../../../features/export-formats/export-formats.js';
 import {
   type ItemPath,
   type ItemsServices,
@@ -38,6 +37,7 @@ import {
   writtenReply,
 } from './item-writes.js';
 import { preferredWait } from './live-reads.js';
+import { streamItems } from './stream-items.js';
 
 export function itemsRoutes(services: ItemsServices): Route[] {
   const system = systemTables();
@@ -122,13 +122,19 @@ class ItemsRead extends RepliedRead implements ReadStages<Parsed, Reply | typeof
     const { reads } = this.services;
     const explain = explainPreference(this.client.headers.prefer);
     if (explain) return explainItems(prepared, reads, explain);
-    if (prepared.query.format) return exportItems(prepared, prepared.query.format, reads, this.client).reply;
+    if (prepared.query.format) return this.#export(prepared, prepared.query.format);
     const { plan } = prepared.compiled;
     if (plan.kind === 'read' && plan.stream) return streamItems(prepared, reads, this.client);
     this.#isBare = prepared.query.bare === true;
     this.identity = prepared.caller;
     reads.answer(prepared, this);
     return DEFERRED;
+  }
+
+  #export(prepared: PreparedRead<Parsed>, format: ExportFormat): Reply {
+    const exportItems = this.services.exportItems();
+    if (exportItems === null) throw invalidQuery('"export" needs the feature "export-formats"');
+    return exportItems(prepared, format, this.services.reads, this.client);
   }
 
   protected reply(body: Buffer | null): void {
