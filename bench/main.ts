@@ -20,7 +20,8 @@ import { type Options, readOptions, USAGE, UsageError } from './options.js';
 import { startPeers, stopPeers } from './peers/all.js';
 import { makeReader } from './reader.js';
 import { measureRecording } from './recording.js';
-import { renewLive, writeReport } from './report/write.js';
+import { serversText } from './report/markdown.js';
+import { renewLive, renewServers, writeReport } from './report/write.js';
 import {
   type CasesDocument,
   type Documents,
@@ -30,6 +31,7 @@ import {
   type Origin,
   saveDocument,
 } from './results.js';
+import { measureServers } from './servers.js';
 import { reportSoak, soak } from './soak.js';
 import { caseTable, comparisonTable } from './table.js';
 
@@ -56,6 +58,7 @@ async function main(words: readonly string[]): Promise<void> {
       if (options.command === 'record') return await runRecording(options, database.url, signal);
       if (options.command === 'cache') return await measureCache(database.url, options, report);
       const origin = describeOrigin(version, options.settings);
+      if (options.command === 'servers') return await runServers(options, database.url, origin);
       const run = { ...options, databaseUrl: database.url, signal };
       if (options.command === 'soak') return await runSoak(run, origin);
       if (options.command === 'long-query') return await runBeside(run, origin);
@@ -124,6 +127,13 @@ async function runRecording(options: Options, databaseUrl: string, signal: Abort
   const origin = describeOrigin(await serverVersion(databaseUrl), options.settings);
   report(`written: ${await saveDocument('record', { ...origin, ...cost })}`);
   if (!cost.isMet) process.exitCode = 1;
+}
+
+async function runServers(options: Options, databaseUrl: string, origin: Origin): Promise<void> {
+  const measured = { ...origin, ...(await measureServers(databaseUrl, options, report)) };
+  console.log(`\n${serversText(measured)}\n`);
+  report(`written: ${await saveDocument('servers', measured)}`);
+  if (options.report !== undefined) await renewServers(measured, options.report);
 }
 
 async function runSoak(run: Run, origin: Origin): Promise<void> {

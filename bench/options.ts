@@ -15,6 +15,7 @@ export const COMMANDS = [
   'hit',
   'cache',
   'callers',
+  'servers',
   'live',
   'boards',
   'record',
@@ -48,6 +49,7 @@ Commands:
   hit         CPU time of Node per request of a known shape, up to the driver
   cache       reads from memory compared with uWebSockets alone, and reads that are not in memory
   callers     reads with DATABASE_CALLER compared with pgbench, which sends the same settings and statement in one pipeline
+  servers     uWebSockets compared with node:http, and their section of the report
   live        time until subscribers have a change, and its cost
   boards      two public benchmarks (bench/boards.md), compared with peers from npm
   record      what it costs the service to record its traffic; exits with 1 if it is more than 2 %

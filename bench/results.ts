@@ -15,6 +15,7 @@ import type { CaseResult, Measuring } from './measure.js';
 import type { Noise } from './noise.js';
 import type { Open } from './open.js';
 import type { PeerId } from './peers/peer.js';
+import type { ServersResult } from './servers.js';
 import type { Soak } from './soak.js';
 import type { Start } from './start.js';
 import type { ValueClass } from './value-classes.js';
@@ -58,6 +59,7 @@ export interface Documents {
   readonly beside: (Origin & Beside) | null;
   readonly soak: (Origin & Soak) | null;
   readonly live: (Origin & Live) | null;
+  readonly servers: (Origin & ServersResult) | null;
 }
 
 export function describeOrigin(postgresql: string, settings: Origin['settings']): Origin {
@@ -101,6 +103,7 @@ export async function loadDocuments(): Promise<Documents | null> {
     beside: await loadDocument('beside'),
     soak: await loadDocument('soak'),
     live: await loadLive(),
+    servers: await loadDocument('servers'),
   };
 }
 

@@ -5,6 +5,7 @@ import type { Live } from '../live.js';
 import type { CaseResult } from '../measure.js';
 import { PEERS, type PeerId } from '../peers/peer.js';
 import type { Documents, Origin } from '../results.js';
+import type { ServersResult } from '../servers.js';
 import type { Soak } from '../soak.js';
 import { judgeRatio, judgeTail } from '../verdict.js';
 import { figure, times, timesAtMost } from './format.js';
@@ -27,7 +28,7 @@ import {
 } from './summary.js';
 
 export function writeMarkdown(documents: Documents): string {
-  const { cases, beside, soak, live } = documents;
+  const { cases, beside, soak, live, servers } = documents;
   const targets = listTargets(documents);
   const met = targets.filter((target) => target.isMet).length;
   const sections = [
@@ -80,6 +81,7 @@ export function writeMarkdown(documents: Documents): string {
   }
   if (soak !== null) sections.push(soakText(soak));
   if (live !== null) sections.push(liveText(live));
+  if (servers !== null) sections.push(serversText(servers));
   return `${sections.join('\n\n')}\n`;
 }
 
@@ -130,6 +132,21 @@ function soakText({ connections, minutes, samples, idle, warm }: Soak): string {
 
 export function liveText(live: Origin & Live): string {
   return ['## Live queries', describeLive(live), writeTable(LIVE_HEAD, liveRows(live))].join('\n\n');
+}
+
+export function serversText({ cases, ...origin }: Origin & ServersResult): string {
+  const table = writeTable(
+    ['case', 'uWebSockets/s', 'node:http/s', 'ratio', 'uws p99 ms', 'node p99 ms', 'uws CPU µs', 'node CPU µs'],
+    cases.map(({ title, servers: { uws, node } }) => [
+      title,
+      ...[uws, node].map((each) => figure(each.requestsPerSecond)),
+      times(node.requestsPerSecond / uws.requestsPerSecond),
+      ...[uws, node].map((each) => figure(each.p99)),
+      ...[uws, node].map((each) => (each.processor === null ? '' : figure(1_000 * each.processor))),
+    ]),
+  );
+  const about = `Lateral ${origin.version}, revision ${origin.revision}, on ${describeMachine(origin)}. CPU is the processor time of the service for each request.`;
+  return ['## Servers: uWebSockets and node:http', about, table].join('\n\n');
 }
 
 const CASE_HEAD = [

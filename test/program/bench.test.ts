@@ -264,6 +264,7 @@ const DOCUMENTS: Documents = {
   beside: null,
   soak: null,
   live: null,
+  servers: null,
 };
 
 t.test('live queries have plots beside the longest time that is allowed', async (t) => {
@@ -293,6 +294,16 @@ t.test('live queries have plots beside the longest time that is allowed', async 
   t.match(html, /10 changes a second: p99 300/);
   t.match(html, /class="limit"/);
   t.match(writeMarkdown({ ...DOCUMENTS, live }), /300 +\| +400 +\| +1\.00/);
+});
+
+t.test('the report compares the two servers', async (t) => {
+  const servers = {
+    uws: { requestsPerSecond: 10_000, p50: 1, p99: 2, processor: 0.05 },
+    node: { requestsPerSecond: 5_000, p50: 2, p99: 4, processor: null },
+  };
+  const text = writeMarkdown({ ...DOCUMENTS, servers: { ...DOCUMENTS.cases, cases: [{ title: 'by key', servers }] } });
+  t.match(text, /## Servers: uWebSockets and node:http\n\nLateral 0\.1\.0/);
+  t.match(text, /\| by key +\| +10,000 +\| +5,000 +\| +0\.50 × +\| +2\.00 +\| +4\.00 +\| +50\.0 +\| +\|/);
 });
 
 t.test('the report says what was met, and stands alone', async (t) => {
