@@ -10,6 +10,7 @@ import { Operations } from '../../src/compiler/graphql/operations.js';
 import { Schemas } from '../../src/compiler/graphql/schema.js';
 import { buildModel } from '../../src/compiler/model/introspect.js';
 import { holdsTable } from '../../src/compiler/model/model.js';
+import { linkPlan } from '../../src/compiler/plan/links.js';
 import { planOperation } from '../../src/compiler/plan/operation.js';
 import { planRead } from '../../src/compiler/plan/read.js';
 import type { Parsed } from '../../src/compiler/request/ast.js';
@@ -238,6 +239,20 @@ t.test('batch', async (t) => {
   await compareGolden(t, 'reads', 'batch', `-- ${request}, and 2 and 3 with it\n${goldenStatement(text, values)}`);
 });
 
+t.test('linked', async (t) => {
+  const request = '/articles/1?fields=title,author.name,comments.body,tags.tags_id.name';
+  const parsed = parse(request);
+  const plan = planRead(parsed.request, model, { defaultLimit: 100, maxNodes: 1_000 });
+  const plain = compileRead(plan);
+  const linked = { links: linkPlan(plan), parameters: plain.parameters };
+  const { text, parameters } = compileRead(plan, linked);
+  check(text);
+  check(compileBatchRead(plan, linked).text);
+  t.strictSame(parameters, plain.parameters, 'the values of the read without links');
+  const bound = bind(parameters, parsed.values, CALLER);
+  await compareGolden(t, 'reads', 'linked', `-- ${request}, with its links\n${goldenStatement(text, bound)}`);
+});
+
 t.test('fenced', async (t) => {
   const request = '/articles?fields=id,title&filter[status][_eq]=draft&sort=-published_at&limit=10';
   const parsed = parse(request);
@@ -261,7 +276,13 @@ t.test('no file is left over', async (t) => {
   t.strictSame(
     await goldenNames('reads'),
     // Geometries need PostGIS: their file is compared where that is.
-    [...Object.keys({ ...REQUESTS, ...RESTRICTED, ...DOCUMENTS }), 'batch', 'fenced', 'filter-geometry'].sort(),
+    [
+      ...Object.keys({ ...REQUESTS, ...RESTRICTED, ...DOCUMENTS }),
+      'batch',
+      'fenced',
+      'filter-geometry',
+      'linked',
+    ].sort(),
   );
 });
 

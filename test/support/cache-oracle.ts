@@ -7,6 +7,7 @@ import postgres from 'postgres';
 import type { Service } from '../../src/app/start.js';
 import { laterPosition } from '../../src/server/execute/consistency.js';
 import { Journal, type Moment, type Row, TABLES, type Table } from './cache-journal.js';
+import { LINK_COLLECTIONS, LINK_SCHEMA } from './cache-nested.js';
 import { type Condition, filterOf, holds, type Shape, ShapeMaker } from './cache-shapes.js';
 import { makeCaller } from './callers.js';
 import { ADMIN_TOKEN, type Answer, request, type Sql, waitFor } from './service.js';
@@ -152,7 +153,7 @@ export class CacheOracle {
   }
 
   async open(): Promise<void> {
-    await this.sql.unsafe(SCHEMA).simple();
+    await this.sql.unsafe(SCHEMA + LINK_SCHEMA).simple();
     await this.reconcile();
     this.users.push({
       name: 'admin',
@@ -203,7 +204,7 @@ export class CacheOracle {
     const seesSecrets = number % 3 === 0;
     const id = crypto.randomUUID();
     const read = this.randomRules(id);
-    const columns = ['id', 'stamp', 'level', 'owner', 'name', 'team', 'notes', 'person', 'people'];
+    const columns = ['id', 'stamp', 'level', 'owner', 'name', 'team', 'notes', 'person', 'people', 'labels', 'blocks'];
     const permissions = TABLES.flatMap((collection) => [
       {
         collection,
@@ -215,7 +216,10 @@ export class CacheOracle {
       { collection, action: 'create' as const },
       { collection, action: 'delete' as const },
     ]);
-    const others = ['loose', 'seniors'].map((collection) => ({ collection, action: 'read' as const }));
+    const others = ['loose', 'seniors', ...LINK_COLLECTIONS].map((collection) => ({
+      collection,
+      action: 'read' as const,
+    }));
     const made = await makeCaller(this.sql, name, [{ permissions: [...permissions, ...others] }], { user: id });
     const rules = [{ read, from: 0, until: Number.POSITIVE_INFINITY }];
     return { name, token: made.token, id, policy: made.policies[0] ?? '', seesSecrets, rules, isUnsettled: false };

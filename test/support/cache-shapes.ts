@@ -1,5 +1,6 @@
 /** Random reads of the tables of the oracle of the cache, and how to find the rows in their answers. */
 import type { Row, Table } from './cache-journal.js';
+import { NestedReads } from './cache-nested.js';
 
 /** Conditions on a row, which the service applies as a rule or a filter. */
 export interface Condition {
@@ -198,10 +199,14 @@ const RELATED_FILTERS: Readonly<Partial<Record<Table, (level: number) => object>
 const COMPLETE_LIMITS = [500, 500, 500, -1] as const;
 
 export class ShapeMaker {
+  readonly #nested: NestedReads;
+
   constructor(
     private readonly draw: Draw,
     private readonly keys: (table: Table) => number[],
-  ) {}
+  ) {
+    this.#nested = new NestedReads(draw, keys);
+  }
 
   #pick<Entry>(entries: readonly Entry[]): Entry {
     return entries[this.draw(entries.length)] as Entry;
@@ -214,7 +219,8 @@ export class ShapeMaker {
 
   make(number: number): Shape {
     const table = this.#pick(['teams', 'people', 'people', 'notes', 'bulk', 'flash'] as const);
-    const kind = this.draw(10);
+    const kind = this.draw(16);
+    if (kind >= 10) return this.#nestedRead(number);
     if (kind < 3) return this.#byKey(number, table);
     if (kind < 7) return this.#list(number, table);
     if (kind < 9) return this.#aggregate(number, table);
@@ -230,6 +236,14 @@ export class ShapeMaker {
         ? graphql(`{ ${table}_by_id(id: ${key}) { ${selection(fields)} } }`, this.draw(2) === 0)
         : { method: 'GET', path: `/items/${table}/${key}?fields=${fields.join()}` };
     return shape(`${number} ${table} ${key}`, sent, { table, complete: null, key });
+  }
+
+  #nestedRead(number: number): Shape {
+    const { table, key, path } = this.#nested.make();
+    const sent: Sent = { method: 'GET', path };
+    const isKnown = path.startsWith(`/items/${table}`) && !path.includes('version');
+    if (!isKnown) return shape(`${number} nested`, sent, { table: null, complete: null });
+    return shape(`${number} nested ${table} ${key}`, sent, { table, complete: null, ...(key === null ? {} : { key }) });
   }
 
   #list(number: number, table: Table): Shape {

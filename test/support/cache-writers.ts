@@ -1,6 +1,7 @@
 /** Random writes beside the reads of the oracle of the cache, by the API and by plain SQL, each noted in its journal. */
 import type { TransactionSql } from 'postgres';
 import type { Row, Table, Write, Written } from './cache-journal.js';
+import { LinkWriter } from './cache-nested.js';
 import { type CacheOracle, ruleOf, type User } from './cache-oracle.js';
 import { type Answer, request } from './service.js';
 import { passTime } from './time.js';
@@ -73,7 +74,8 @@ export class CacheWriter {
   async one(): Promise<void> {
     const { draw } = this.oracle;
     this.writes++;
-    const kind = draw(20);
+    const kind = draw(30);
+    if (kind >= 20) return this.#sql((tx, write) => this.#links(tx, write));
     if (kind < 6) return this.#patch();
     if (kind < 8) return this.#create();
     if (kind < 9) return this.#patchSeveral();
@@ -89,6 +91,12 @@ export class CacheWriter {
     if (kind === 17) return (tx, write) => this.#truncate(tx, write);
     if (kind === 18) return (tx, write) => this.#many(tx, write);
     return (tx, write) => this.#savepoint(tx, write);
+  }
+
+  #links(tx: TransactionSql, write: Write): Promise<Written[]> {
+    const { draw, journal } = this.oracle;
+    const touch = (table: Table, keys: readonly number[]): void => write.touch(table, keys);
+    return new LinkWriter(draw, (table) => journal.keys(table), touch).write(tx);
   }
 
   #keyOf(table: Table): number {

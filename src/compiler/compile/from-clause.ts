@@ -9,6 +9,7 @@ import { elementAt } from '../../base/narrow.js';
 import type { Collection, Computation, Field } from '../model/model.js';
 import { isMasked, maskOf, restrictionOf, unrestrictedCollection } from '../plan/access.js';
 import { calledCollection, callOf } from '../plan/call.js';
+import type { LinkPlan } from '../plan/links.js';
 import { type Condition, type ToManyJoin, type ToOneJoin, typedValue } from '../plan/plan.js';
 import { alias, type Fragment, identifier, join, literal, nothing, parameter, sql } from '../sql/fragment.js';
 import { calledRows } from './call.js';
@@ -21,7 +22,11 @@ import { isKeyText, isReferred, keyOfTarget } from './reference.js';
 export class Scope {
   #last = 0;
 
-  constructor(readonly compileCondition: (condition: Condition, source: FromClause) => Fragment | null) {}
+  /** `links`: the values that come with the answer, or null for none. */
+  constructor(
+    readonly compileCondition: (condition: Condition, source: FromClause) => Fragment | null,
+    readonly links: LinkPlan | null = null,
+  ) {}
 
   next(): number {
     return ++this.#last;

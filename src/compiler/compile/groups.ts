@@ -34,7 +34,8 @@ export function compileGroups(level: GroupLevel, scope: Scope, joinedBy: JoinCon
       : [...groupEntries(level, name), ...functionEntries(level.aggregates, name)],
   );
   const outer = orderClause(sorted.map(({ column, descending }) => ({ column: sql`${name}.${column}`, descending })));
-  return { query: sql`select ${value} as ${JSON_COLUMN} from (${page}) ${name}${outer}`, row: alias(`r${number}`) };
+  const query = sql`select ${value} as ${JSON_COLUMN} from (${page}) ${name}${outer}`;
+  return { query, row: alias(`r${number}`), links: [] };
 }
 
 function groupEntries(level: GroupLevel, page: Fragment): Entry[] {

@@ -24,6 +24,7 @@ import { operandOperator, operandSchema } from './compare.js';
 import { compileCondition } from './condition.js';
 import { FromClause, type Scope } from './from-clause.js';
 import { columnName, tableName } from './identifiers.js';
+import type { NumberedSet } from './links.js';
 import { compileOperand, isNotNull, isNull, operandTypeName } from './operand.js';
 import { ROW_TAG, readsTag, rowTag } from './row-tag.js';
 import { CHANGES, changedColumn, keysOfReference, type RowChanges } from './version.js';
@@ -33,6 +34,8 @@ export interface CompiledLevel {
   readonly query: Fragment;
   /** The name under which the query is to be selected from. */
   readonly row: Fragment;
+  /** The sets of links that its rows have as columns. */
+  readonly links: readonly number[];
 }
 
 /** The condition that joins a level to a row of the level above; gets the source of the level's rows. */
@@ -95,6 +98,8 @@ interface PageContext {
   readonly changes: RowChanges | null;
   /** Replaces the table. */
   readonly table?: ((row: Fragment) => Fragment) | undefined;
+  /** The links whose columns it has. */
+  readonly linked?: readonly NumberedSet[];
 }
 
 /** A recorded row, in place of the table. */
@@ -113,6 +118,8 @@ export function compilePage(level: RowLevel, context: PageContext): Page {
   const joined = joinedBy?.(source);
   const name = alias(`p${number}`);
   const columns = outputColumns(level, source, changes);
+  for (const field of (context.linked ?? []).flatMap(({ columns: linked }) => linked))
+    if (!columns.has(field.name)) columns.set(field.name, named(field, source.raw([], field)));
   const flags = compileFlags(level, source, name);
   for (const [flag, column] of flags.columns) columns.set(flag, column);
   if (showsTag(level, context)) columns.set('%e', tagColumn(source, context));

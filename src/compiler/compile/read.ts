@@ -6,6 +6,7 @@
  */
 import { assertNever } from '../../base/assert-never.js';
 import { elementAt } from '../../base/narrow.js';
+import type { LinkPlan } from '../plan/links.js';
 import type { Level, OperationPlan, Output, ReadPlan, RowLevel } from '../plan/plan.js';
 import {
   alias,
@@ -20,19 +21,27 @@ import {
   statement,
   substitute,
 } from '../sql/fragment.js';
+import type { Parameter } from '../sql/parameter.js';
 import { compileCondition } from './condition.js';
 import { FromClause, Scope } from './from-clause.js';
 import { compileGroups } from './groups.js';
 import { typeName } from './identifiers.js';
 import { JSON_COLUMN, jsonList, toJsonText } from './json.js';
 import { commaList, unnest } from './key-columns.js';
+import { combined, type LinkColumn, linkColumns, linksBefore, linksBelow } from './links.js';
 import { type CompiledLevel, limitValue } from './page.js';
 import { itemBody } from './row-tag.js';
 import { compileRows, compileRowsWithCursor } from './rows.js';
 import { KEYS_SETTING, keyPartSetting } from './write/write-input.js';
 
-export function compileRead(plan: ReadPlan | OperationPlan): Statement {
-  return statement(readFragment(plan));
+export function compileRead(plan: ReadPlan | OperationPlan, linked: LinkedForm | null = null): Statement {
+  return statement(readFragment(plan, linked?.links), linked?.parameters);
+}
+
+/** The form in which the cell comes after a column with these links. Its parameters are those of the form without. */
+export interface LinkedForm {
+  readonly links: LinkPlan;
+  readonly parameters: readonly Parameter[];
 }
 
 /**
@@ -40,18 +49,20 @@ export function compileRead(plan: ReadPlan | OperationPlan): Statement {
  * a list of texts here, one of each set. The lists are in sub-selects, which hide their lengths from the planner:
  * otherwise it would plan again for each length.
  */
-export function compileBatchRead(plan: ReadPlan | OperationPlan): Statement {
-  const fragment = readFragment(plan);
-  const known = statement(fragment).parameters.map((each) => JSON.stringify(each));
+export function compileBatchRead(plan: ReadPlan | OperationPlan, linked: LinkedForm | null = null): Statement {
+  const fragment = readFragment(plan, linked?.links);
+  const known = statement(fragment, linked?.parameters).parameters.map((each) => JSON.stringify(each));
   const [sets, number, result, cell] = [alias('q'), alias('n'), alias('c'), alias('b')] as const;
   const column = (slot: number): Fragment => alias(`v${slot}`);
   const lists = known.map((_, slot) => sql`(select ${parameter({ kind: 'text', slot })}::text[])`);
   const columns = [...known.map((_, slot) => column(slot)), number];
   const read = substitute(fragment, (each) => sql`${sets}.${column(known.indexOf(JSON.stringify(each)))}`);
+  const cells = linked === null ? [cell] : [alias('x'), cell];
+  const shown = cells.map((each) => sql`${result}.${each}`);
   return statement(
-    sql`select ${sets}.${number}, ${result}.${cell}
+    sql`select ${sets}.${number}, ${commaList(shown)}
       from ${unnest(lists)} with ordinality as ${sets} (${commaList(columns)})
-      left join lateral (${read}) ${result} (${cell}) on true`,
+      left join lateral (${read}) ${result} (${commaList(cells)}) on true`,
   );
 }
 
@@ -75,9 +86,9 @@ export function compileReadBack(plan: ReadPlan): Statement {
 /** The keys are the first value of a request that has some. */
 const KEYS_SLOT = 0;
 
-function readFragment(plan: ReadPlan | OperationPlan): Fragment {
-  const scope = new Scope(compileCondition);
-  if (plan.kind === 'operation') return operationFragment(plan, scope);
+function readFragment(plan: ReadPlan | OperationPlan, links: LinkPlan | null = null): Fragment {
+  const scope = new Scope(compileCondition, links);
+  if (plan.kind === 'operation') return links ? linkedOperation(plan, scope) : operationFragment(plan, scope);
   switch (plan.result) {
     case 'item':
       return itemFragment(rowLevel(plan), scope);
@@ -97,12 +108,43 @@ function readFragment(plan: ReadPlan | OperationPlan): Fragment {
 
 function itemFragment(level: RowLevel, scope: Scope): Fragment {
   const rows = compileRows(level, scope, null);
-  return sql`select ${itemBody(level, rows.row)} from (${rows.query}) ${rows.row}`;
+  return sql`select ${linksBefore(scope, linksBelow(rows.links, rows.row))}${itemBody(level, rows.row)} from (${rows.query}) ${rows.row}`;
 }
 
 /** Several reads as one statement, and so one snapshot; its cell is the whole response, errors of missing items included. */
-function operationFragment({ parts }: OperationPlan, scope: Scope): Fragment {
+function operationFragment(plan: OperationPlan, scope: Scope): Fragment {
   const items: Fragment[] = [];
+  const body = operationBody(plan, (part, position) => {
+    const value = compilePart(part.plan, scope);
+    if (part.missing === null) return value;
+    const item = alias(`i${position}`);
+    items.push(sql`${value} as ${item}`);
+    return item;
+  });
+  // The offset is a fence: the items are used twice, and must not be read twice.
+  const from = items.length === 0 ? nothing : sql` from (select ${join(items, sql`, `)} offset 0) ${alias('o')}`;
+  return sql`select ${body}${from}`;
+}
+
+/** The same with links: each part is a join, since a sub-select has one column. The offsets are fences. */
+function linkedOperation(plan: OperationPlan, scope: Scope): Fragment {
+  const joins: Fragment[] = [];
+  const links: LinkColumn[] = [];
+  const body = operationBody(plan, ({ plan: read }, position) => {
+    if (read.result !== 'list' && read.result !== 'item') return compilePart(read, scope);
+    const level = compileLevel(read, scope);
+    const isList = read.result === 'list';
+    const row = alias(`o${position}`);
+    const list = sql`select ${jsonList(level.row)} as ${JSON_COLUMN}${linkColumns(combined(level))} from (${level.query}) ${level.row}`;
+    joins.push(sql` left join lateral (${isList ? list : level.query} offset 0) ${row} on true`);
+    links.push(...linksBelow(level.links, row));
+    return sql`${row}.${JSON_COLUMN}`;
+  });
+  return sql`select ${linksBefore(scope, links)}${body} from (select) ${alias('o')}${join(joins, nothing)}`;
+}
+
+/** `textOf` gives the text of a part: an expression that may be used twice if the part may be missing. */
+function operationBody({ parts }: OperationPlan, textOf: (part: ReadPart, position: number) => Fragment): Fragment {
   const errors: Fragment[] = [];
   const entries = parts.map((part, position) => {
     const key = literal(`${position === 0 ? '' : ','}${JSON.stringify(part.name)}:`);
@@ -110,19 +152,17 @@ function operationFragment({ parts }: OperationPlan, scope: Scope): Fragment {
       if (part.error !== null) errors.push(jsonParameter(part.error));
       return sql`${key} || ${jsonParameter(part.value)}`;
     }
-    const value = compilePart(part.plan, scope);
+    const value = textOf(part, position);
     if (part.missing === null) return sql`${key} || ${value}`;
-    const item = alias(`i${position}`);
-    items.push(sql`${value} as ${item}`);
-    errors.push(sql`case when ${item} is null then ${jsonParameter(part.missing)} end`);
-    return sql`${key} || coalesce(${item}, 'null')`;
+    errors.push(sql`case when ${value} is null then ${jsonParameter(part.missing)} end`);
+    return sql`${key} || coalesce(${value}, 'null')`;
   });
   const data = join([sql`'{"data":{'`, ...entries], sql` || `);
-  if (errors.length === 0) return sql`select ${data} || '}}'`;
-  // The offset is a fence: the items are used twice, and must not be read twice.
-  const from = items.length === 0 ? nothing : sql` from (select ${join(items, sql`, `)} offset 0) ${alias('o')}`;
-  return sql`select ${data} || '}' || coalesce(',"errors":[' || nullif(concat_ws(',', ${join(errors, sql`, `)}), '') || ']', '') || '}'${from}`;
+  if (errors.length === 0) return sql`${data} || '}}'`;
+  return sql`${data} || '}' || coalesce(',"errors":[' || nullif(concat_ws(',', ${join(errors, sql`, `)}), '') || ']', '') || '}'`;
 }
+
+type ReadPart = Extract<OperationPlan['parts'][number], { kind: 'read' }>;
 
 function jsonParameter(slot: number): Fragment {
   return sql`${parameter({ kind: 'text', slot })}::text`;
@@ -152,9 +192,10 @@ function compileLevel({ level }: ReadPlan, scope: Scope): CompiledLevel {
 }
 
 function compileWhole(plan: ReadPlan, scope: Scope): Fragment {
-  const { row, query } = compileLevel(plan, scope);
+  const level = compileLevel(plan, scope);
+  const { row, query } = level;
   const body = plan.meta.length === 0 ? jsonList(row, '{"data":', '}') : afterMeta(metaCounts(plan, scope), row);
-  return sql`select ${body} from (${query}) ${row}`;
+  return sql`select ${linksBefore(scope, combined(level))}${body} from (${query}) ${row}`;
 }
 
 /** One row per item. With counts, the first row is the text before the items. */

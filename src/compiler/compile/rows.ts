@@ -9,6 +9,7 @@ import { type FromClause, refersTo, type Scope, shownIf } from './from-clause.js
 import { compileGroups } from './groups.js';
 import { JSON_COLUMN, type JsonValue, jsonList, jsonObject, toJsonText } from './json.js';
 import { commaList, showKey } from './key-columns.js';
+import { combined, type LinkColumn, linkColumns, linksBelow, linksOf, ownLinks } from './links.js';
 import { compileOperand, showOperand } from './operand.js';
 import { type CompiledLevel, compilePage, type JoinCondition, orderClause, type Page, pageSource } from './page.js';
 import { isReferred, keyOfTarget } from './reference.js';
@@ -38,8 +39,9 @@ function changesOf({ version }: RowLevel): RowChanges | null {
 /** For a function that returns a scalar: the row is the value itself, not an object. */
 function compileBare({ outputs }: RowLevel, source: FromClause): ShownRow {
   const [only] = outputs;
-  if (only?.kind !== 'value') return { json: sql`'null'`, joins: nothing };
-  return { json: toJsonText(showOperand(only.operand, compileOperand(only.operand, source), only.as)), joins: nothing };
+  if (only?.kind !== 'value') return { json: sql`'null'`, joins: nothing, links: [] };
+  const json = toJsonText(showOperand(only.operand, compileOperand(only.operand, source), only.as));
+  return { json, joins: nothing, links: [] };
 }
 
 /** Compiles rows that show only their key. The key is the only output, so the page contains its columns. */
@@ -55,9 +57,9 @@ function compileKeys(
   });
   const show: Show = ({ page }) => {
     const columns = key.map((field) => page.column([], field));
-    return { json: toJsonText(showKey(key, columns)), joins: nothing };
+    return { json: toJsonText(showKey(key, columns)), joins: nothing, links: [] };
   };
-  return compileShown({ ...level, outputs }, { scope, joinedBy, changes }, show);
+  return compileShown({ ...level, outputs }, { scope, joinedBy, changes, linked: level }, show);
 }
 
 /** The rows of a page, as their outputs see them. */
@@ -80,17 +82,22 @@ interface LevelContext {
   readonly changes: RowChanges | null;
   /** Replaces the table. */
   readonly table?: ((row: Fragment) => Fragment) | undefined;
+  /** The level as the links name it, if it is another one. */
+  readonly linked?: RowLevel;
 }
 
 function compileShown(level: RowLevel, context: LevelContext, show: Show): CompiledLevel {
   const { scope, joinedBy, changes } = context;
   const number = scope.next();
   const shared = changes ? NONE_SHARED : sharedOutputs(level, joinedBy === null);
-  const page = compilePage(level, { ...context, number, isShared: shared.size > 0 });
-  const { json, joins } = show({ page: pageSource(level, page, scope), shared, changes: page.changes, tag: page.tag });
+  const sets = linksOf(scope, context.linked ?? level);
+  const page = compilePage(level, { ...context, number, isShared: shared.size > 0, linked: sets });
+  const rows = pageSource(level, page, scope);
+  const { json, joins, links } = show({ page: rows, shared, changes: page.changes, tag: page.tag });
   const tag = level.tagged ? sql`, ${page.name}.${ROW_TAG}` : nothing;
-  const query = selectFrom(page, sql`${json} as ${JSON_COLUMN}${tag}`, joins, shared);
-  return { query, row: alias(`r${number}`) };
+  const all = [...ownLinks(sets, rows), ...links];
+  const query = selectFrom(page, sql`${json} as ${JSON_COLUMN}${tag}${linkColumns(all)}`, joins, shared);
+  return { query, row: alias(`r${number}`), links: all.map(({ set }) => set) };
 }
 
 /** The page is materialized if some outputs are computed from the page as a whole. */
@@ -125,6 +132,7 @@ export function compileRowsWithCursor(level: RowLevel, scope: Scope): Fragment {
 interface ShownRow {
   readonly json: Fragment;
   readonly joins: Fragment;
+  readonly links: readonly LinkColumn[];
 }
 
 type Shared = ReadonlySet<Output>;
@@ -140,12 +148,15 @@ function compileObject(outputs: readonly Output[], shown: ShownPage): ShownRow {
       compiled.map(({ from }) => from),
       nothing,
     ),
+    links: compiled.flatMap(({ links = [] }) => links),
   };
 }
 
 interface CompiledOutput {
   readonly value: JsonValue;
   readonly from: Fragment;
+  /** The links of the rows below. */
+  readonly links?: readonly LinkColumn[];
 }
 
 function compileOutput(output: Output, shown: ShownPage): CompiledOutput {
@@ -163,16 +174,16 @@ function compileOutput(output: Output, shown: ShownPage): CompiledOutput {
     case 'version':
       return { value: { form: 'json', text: changes ? versionOf(changes) : sql`null` }, from: nothing };
     case 'object': {
-      const { json, joins } = compileObject(output.outputs, shown);
-      return { value: { form: 'document', text: json }, from: joins };
+      const { json, joins, links } = compileObject(output.outputs, shown);
+      return { value: { form: 'document', text: json }, from: joins, links };
     }
     case 'one': {
       if (shared.has(output)) return compileShared(output, page);
       const compile = output.keys ? compileKeys : compileRows;
       // The offset is a fence: the planner would copy the JSON of the row into that of each row above, and plan the copy each time.
-      const row = sql`${relatedRow(output.level, output.toOne, compile, shown)} offset 0`;
-      const { column, from } = lateral(row, page.scope);
-      return { value: { form: 'json', text: column }, from };
+      const { query, links } = relatedRow(output.level, output.toOne, compile, shown);
+      const { column, from, row } = lateral(sql`${query} offset 0`, page.scope);
+      return { value: { form: 'json', text: column }, from, links: linksBelow(links, row) };
     }
     case 'reference':
       return { value: showKey(output.toOne.columns, page.reference([], output.toOne)), from: nothing };
@@ -185,7 +196,7 @@ function compileOutput(output: Output, shown: ShownPage): CompiledOutput {
       if (!first) return { value: { form: 'constant', constant: null }, from: nothing };
       const cases = output.targets.map(({ toOne, level }) => {
         const compile = level.outputs.length === 0 && output.keys ? compileKeys : compileRows;
-        return sql` when ${literal(toOne.target.name)} then (${relatedRow(level, toOne, compile, shown)})`;
+        return sql` when ${literal(toOne.target.name)} then (${relatedRow(level, toOne, compile, shown).query})`;
       });
       const text = sql`case ${page.raw([], first.toOne.collectionField)}::text${join(cases, nothing)} end`;
       return { value: { form: 'json', text }, from: nothing };
@@ -203,10 +214,10 @@ function compileShared({ toOne, level }: Extract<Output, { kind: 'one' }>, page:
   const keys = stored.map((_, position) => alias(`h${position}`));
   const columns = stored.map((reference, position) => sql`${reference} as ${elementAt(keys, position)}`);
   const distinctKeys = keys.map((key) => sql`${distinct}.${key}`);
-  const { query } = compileRows(level, scope, isJoined(toOne, page, distinctKeys, nothing));
-  const { column, from } = lateral(query, scope);
+  const { query, links } = compileRows(level, scope, isJoined(toOne, page, distinctKeys, nothing));
+  const { column, from, row } = lateral(query, scope);
   const name = alias(`l${scope.next()}`);
-  const rows = sql`select ${commaList([...distinctKeys, column])}
+  const rows = sql`select ${commaList([...distinctKeys, column])}${linkColumns(linksBelow(links, row))}
     from (select distinct ${commaList(columns)} from ${page.alias}) ${distinct}${from} offset 0`;
   const same = areEqual(
     keys.map((key) => sql`${name}.${key}`),
@@ -216,16 +227,19 @@ function compileShared({ toOne, level }: Extract<Output, { kind: 'one' }>, page:
   return {
     value: { form: 'json', text: sql`${name}.${JSON_COLUMN}` },
     from: sql` left join (${rows}) ${name} on ${same}`,
+    links: linksBelow(links, name),
   };
 }
 
 /** Compiles to null if the caller may not see the field that shows the list. */
 function compileList(related: CompiledLevel, toMany: ToManyJoin, page: FromClause): CompiledOutput {
   const mask = toMany.via && page.mask([], toMany.via);
-  const list = sql`select ${jsonList(related.row)} as ${JSON_COLUMN} from (${related.query}) ${related.row}`;
-  const { column, from } = lateral(list, page.scope);
-  if (!mask) return { value: { form: 'document', text: column }, from };
-  return { value: { form: 'json', text: shownIf(mask, column) }, from };
+  const below = linkColumns(combined(related));
+  const list = sql`select ${jsonList(related.row)} as ${JSON_COLUMN}${below} from (${related.query}) ${related.row}`;
+  const { column, from, row } = lateral(list, page.scope);
+  const links = linksBelow(related.links, row);
+  if (!mask) return { value: { form: 'document', text: column }, from, links };
+  return { value: { form: 'json', text: shownIf(mask, column) }, from, links };
 }
 
 /** The row that a reference leads to. In a version that may be a row that only the version has. */
@@ -234,12 +248,12 @@ function relatedRow(
   toOne: ToOneJoin,
   compile: typeof compileRows | typeof compileKeys,
   { page, changes }: ShownPage,
-): Fragment {
+): Pick<CompiledLevel, 'query' | 'links'> {
   const { scope } = page;
-  if (!changes) return compile(level, scope, joinToOne(toOne, page)).query;
+  if (!changes) return compile(level, scope, joinToOne(toOne, page));
   const { existing, made } = changesOfOne(changes, toOne.field, toOne.target, page.mask([], toOne.field));
   const { query } = compile(level, scope, joinToOne(toOne, page), existing);
-  return sql`(${query}) union all (${compile(level, scope, () => sql`true`, made).query})`;
+  return { query: sql`(${query}) union all (${compile(level, scope, () => sql`true`, made).query})`, links: [] };
 }
 
 /** The page of a to-one relation keeps its `limit 1`, a fence: without it the planner joins the whole related table. */
@@ -273,13 +287,13 @@ function compileChildren(
   const { stays, existing, made } = changesOfList(changes, toMany.via.name, toMany.collection, key);
   const { query, row } = compile(level, scope, (child) => stays(child, joinedBy(child)), existing);
   // Rows that only the version has, have no key yet.
-  if (kind === 'keys') return { query, row };
-  return { query: sql`(${query}) union all (${compile(level, scope, () => sql`true`, made).query})`, row };
+  if (kind === 'keys') return { query, row, links: [] };
+  return { query: sql`(${query}) union all (${compile(level, scope, () => sql`true`, made).query})`, row, links: [] };
 }
 
-function lateral(query: Fragment, scope: Scope): { column: Fragment; from: Fragment } {
-  const name = alias(`l${scope.next()}`);
-  return { column: sql`${name}.${JSON_COLUMN}`, from: sql` left join lateral (${query}) ${name} on true` };
+function lateral(query: Fragment, scope: Scope): { column: Fragment; from: Fragment; row: Fragment } {
+  const row = alias(`l${scope.next()}`);
+  return { column: sql`${row}.${JSON_COLUMN}`, from: sql` left join lateral (${query}) ${row} on true`, row };
 }
 
 /**

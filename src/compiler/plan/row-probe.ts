@@ -79,7 +79,12 @@ function columnsOf(condition: Condition): FoundColumns | null {
   return column && { columns: [column], isKey: operand.field.column?.is_primary_key === true };
 }
 
-function probed({ column, computed }: Field, slot: Slot, part: ProbedColumn['part']): ProbedColumn | null {
-  const kind = column && !computed && !column.is_array ? KINDS[column.base_type] : undefined;
-  return column && kind ? { name: column.name, kind, slot, part } : null;
+function probed(field: Field, slot: Slot, part: ProbedColumn['part']): ProbedColumn | null {
+  const kind = probedKind(field);
+  return field.column && kind ? { name: field.column.name, kind, slot, part } : null;
+}
+
+/** Returns undefined if equal values of the field may have different texts. */
+export function probedKind({ column, computed }: Field): ProbedKind | undefined {
+  return column && !computed && !column.is_array ? KINDS[column.base_type] : undefined;
 }

@@ -145,9 +145,10 @@ export interface Statement {
 }
 
 /** The text of a fragment with numbered parameters, and what each of them is bound to. */
-export function statement(fragment: Fragment): Statement {
-  const parameters: Parameter[] = [];
-  const numbers = new Map<string, number>();
+/** `first`: parameters that have the first numbers. */
+export function statement(fragment: Fragment, first: readonly Parameter[] = []): Statement {
+  const parameters = [...first];
+  const numbers = new Map(first.map((each, position) => [JSON.stringify(each), position + 1]));
   let text = '';
   for (const part of fragment.parts) {
     if (part.kind === 'text') {

@@ -2,11 +2,12 @@
 import { forbiddenCollection } from '../../base/errors.js';
 import type { Steps } from '../../base/time-slices.js';
 import { compileCall } from '../compile/call.js';
-import { compileBatchRead, compileRead, compileReadBack } from '../compile/read.js';
+import { compileBatchRead, compileRead, compileReadBack, type LinkedForm } from '../compile/read.js';
 import type { Model } from '../model/model.js';
 import { isLockable } from '../model/write-facts.js';
 import type { Access, WriteAction } from '../plan/access.js';
 import { callOf } from '../plan/call.js';
+import { linkPlan } from '../plan/links.js';
 import { planOperation } from '../plan/operation.js';
 import type { CallPlan, Condition, OperationPlan, ReadPlan } from '../plan/plan.js';
 import { type PlanLimits, planRead } from '../plan/read.js';
@@ -71,8 +72,19 @@ export function* readStatement({ request }: ReadQuery, context: ReadContext): St
 }
 
 /** The text that reads for many sets of values, or '' if there is none: Citus asks one worker for one value, and refuses it. */
-export function batchText({ plan, model }: Pick<CompiledReadBack, 'plan' | 'model'>): string {
-  return model.extensions.has('citus') ? '' : qualified(compileBatchRead(plan), 'read', model).text;
+export function batchText(
+  { plan, model }: Pick<CompiledReadBack, 'plan' | 'model'>,
+  linked?: LinkedForm | null,
+): string {
+  return model.extensions.has('citus') ? '' : qualified(compileBatchRead(plan, linked), 'read', model).text;
+}
+
+/** The statement that returns the links before the cell, with the same parameters; null if the plan has no links. */
+export function linkedStatement({ plan, model, statement }: CompiledReadBack): (Statement & LinkedForm) | null {
+  const links = linkPlan(plan);
+  if (links.sets.length === 0) return null;
+  const { text, parameters } = qualified(compileRead(plan, { links, parameters: statement.parameters }), 'read', model);
+  return parameters.length === statement.parameters.length ? { text, parameters, links } : null;
 }
 
 /** The statement that reads the items of the preceding write. */

@@ -68,12 +68,15 @@ export interface ChangeSource {
 /** If a transaction changes more than this number of rows of a table, all rows of the table count as changed. */
 const MAX_ROWS = 1_000;
 
+/** Milliseconds after which the tables of a transaction count as changed before its commit arrives. Most commits arrive with their rows. */
+const ARRIVING_MS = 50;
+
 export class TransactionReader implements LogHandler {
   #xid = 0;
   /** When the first message of the current transaction arrived, by the clock of `performance`; null if there is none. */
   begunAt: number | null = null;
   #changes = new Map<LoggedTable, LoggedChange[] | null>();
-  #check: NodeJS.Immediate | null = null;
+  #check: NodeJS.Timeout | null = null;
 
   /** `isVisible`: whether a transaction is visible to others when it is reported. */
   constructor(
@@ -95,7 +98,7 @@ export class TransactionReader implements LogHandler {
     const { table, action } = change;
     const rows = this.#changes.get(table);
     if (rows === null) return;
-    if (rows === undefined && !this.isVisible) this.#check ??= setImmediate(() => this.#checkArriving());
+    if (rows === undefined && !this.isVisible) this.#awaitCommit(ARRIVING_MS);
     if (action === 'truncate' || (rows && rows.length >= MAX_ROWS)) this.#changes.set(table, null);
     else if (rows) rows.push(change);
     else this.#changes.set(table, [change]);
@@ -108,8 +111,17 @@ export class TransactionReader implements LogHandler {
     this.receiver.committed({ xid: this.#xid, position, time, changes, isVisible: this.isVisible });
   }
 
+  #awaitCommit(ms: number): void {
+    this.#check ??= setTimeout(() => this.#checkArriving(), ms).unref();
+  }
+
   #checkArriving(): void {
     this.#check = null;
+    const left = this.begunAt === null ? 0 : this.begunAt + ARRIVING_MS - performance.now();
+    if (left > 0) {
+      this.#awaitCommit(left);
+      return;
+    }
     if (this.begunAt !== null) this.receiver.arriving(this.#xid, this.#changes.keys());
   }
 }

@@ -85,7 +85,11 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
         },
       },
     );
-    this.#reader = new TopicReader({ reads, visibility, stats, rights: this }, limits.interval, this);
+    this.#reader = new TopicReader(
+      { topics: this.topics, reads, visibility, stats, rights: this },
+      limits.interval,
+      this,
+    );
     changes.add(this);
     mirror.onChange(() => {
       this.#outdateSources();
@@ -154,7 +158,7 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
     const compiled = await this.#reads.prepare(query, caller, { ...NO_CLIENT, address: source.address });
     if (!isValid()) return;
     if (isStream(compiled)) throw invalidQuery('A live query cannot be an export');
-    const topic = subscriber.join({ query, compiled, caller, need: null });
+    const topic = subscriber.join({ query, compiled, caller, need: null, links: true });
     if (!topic.isRunning && subscriber.tag !== '' && subscriber.tag === topic.tag) return;
     // A read that runs began too early for this subscriber: it may have a newer answer.
     topic.tag = '';

@@ -9,8 +9,13 @@ import { bind } from '../../compiler/sql/parameter.js';
 import { callerName, type Identity } from '../../server/access/identity.js';
 import type { LoggedTable, Sources, TableChanges } from '../../server/changes/change-source.js';
 import type { CommitVisibility } from '../../server/changes/changes.js';
-import { dependenciesOf, probeKey } from '../../server/changes/dependencies.js';
-import { DependencyIndex, DependentShape } from '../../server/changes/dependency-index.js';
+import { dependenciesOf, type LinkValue, probeKey } from '../../server/changes/dependencies.js';
+import {
+  DependencyIndex,
+  type Dependent,
+  DependentShape,
+  type FoundLinks,
+} from '../../server/changes/dependency-index.js';
 import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
 import type { PreparedRead, Reads } from '../../server/execute/reads/reads.js';
 import type { LiveStats } from './live-stats.js';
@@ -77,8 +82,10 @@ export class QuerySubscriber extends Subscriber {
   }
 }
 
-export class Topic {
-  readonly probe: string | null;
+export class Topic implements Dependent {
+  readonly probe: LinkValue | null;
+  since = 0;
+  found: FoundLinks | null = null;
   readonly subscribers = new Set<QuerySubscriber>();
   /** The tag of the last answer; '' before the first. */
   tag = '';
@@ -171,6 +178,19 @@ export class Topics {
     return new DependentShape(compiled, dependencies);
   }
 
+  /** A read of the topic begins. */
+  begin(topic: Topic): void {
+    topic.since = this.#index.journal.end;
+  }
+
+  /** The topic has an answer. Returns whether no change since its read began may change it. */
+  settle(topic: Topic, links: string | null | undefined): boolean {
+    const { shape, key } = topic;
+    // Everybody may have left it.
+    if (shape.entries.get(key) !== topic || this.#index.shapes.get(shape.compiled) !== shape) return true;
+    return this.#index.settle(shape, topic, { links, hidesRows: false }) !== null;
+  }
+
   /** The topics whose answer may differ after the change. */
   touchedBy(change: TableChanges): Iterable<Topic> {
     return this.#index.touchedBy(change);
@@ -201,6 +221,7 @@ export interface TopicListener {
 }
 
 interface TopicServices {
+  readonly topics: Topics;
   readonly reads: Reads;
   readonly visibility: CommitVisibility;
   readonly stats: LiveStats;
@@ -253,6 +274,7 @@ export class TopicReader {
       this.#dirty.delete(topic);
       // Changes from now on are for the next read.
       topic.isRunning = true;
+      this.services.topics.begin(topic);
       topics.push(topic);
     }
     this.#running += topics.length;
@@ -287,7 +309,8 @@ export class TopicReader {
         // An aborted read would be answered as if the item did not exist.
         aborted: false,
         caller: callerName(topic.prepared.caller, { address: '' }),
-        onResult: (cell) => {
+        onResult: (cell, _, links) => {
+          if (!this.services.topics.settle(topic, links)) topic.isDirty = true;
           if (isCurrent()) this.listener.onAnswer(topic, cell, start);
           done();
         },

@@ -1,18 +1,25 @@
 /** Finds the tables, and for some plans the rows, whose changes may change the answer of a read. */
-
+import { type LinkPlan, linkPlan, type Place } from '../../compiler/plan/links.js';
 import { type ProbedKind, type RowProbe, rowProbe } from '../../compiler/plan/row-probe.js';
 import { splitKey } from '../../compiler/sql/key-text.js';
 import { type Caller, resolveVariable, type Values } from '../../compiler/sql/parameter.js';
 import { namesInStatement } from '../../compiler/sql/verify.js';
-import type { CompiledRead } from '../execute/reads/compiled-read.js';
+import { readScope } from '../execute/caller-scope.js';
+import { type CompiledRead, factOf } from '../execute/reads/compiled-read.js';
 import { systemTables } from '../postgres/catalog/system-tables.js';
-import type { LoggedChange, LoggedRow, LoggedTable, Source } from './change-source.js';
+import type { LoggedRow, Source } from './change-source.js';
 
 export interface Dependencies {
   /** As schema.name. */
   readonly tables: ReadonlySet<string>;
-  /** If only rows of one table with certain values matter: these columns. Otherwise null. */
+  /** The tables of which any row may matter. */
+  readonly whole: ReadonlySet<string>;
+  /** If only rows of the first table with certain values matter: these columns. Otherwise null. */
   readonly probe: RowProbe | null;
+  /** Where tables are read by values that come with the answer: only rows with these values matter. */
+  readonly places: readonly Place[];
+  /** The sets of these values. */
+  readonly sets: LinkPlan['sets'];
   /** Data whose changes are not reported, and why; null if there is none. */
   readonly unseen: string | null;
   /** A table of which only some changes are reported, and why; null if there is none. */
@@ -26,13 +33,18 @@ export function tableKey({ schema, name }: { readonly schema: string; readonly n
 const INHERITED = 'other tables inherit from it, and not all changes of them are reported';
 const INSERTS_ONLY = 'it has no key, so its updates and deletions are not in the log';
 
+const NO_LINKS: LinkPlan = { places: [], sets: [] };
+
+/** Other reads have functions, views or policies, whose tables are not known. */
+const linksOf = factOf<LinkPlan>((compiled) => (readScope(compiled) === 'plain' ? linkPlan(compiled.plan) : NO_LINKS));
+
 /** The tables below the ones that the statement names. */
-export function dependenciesOf(
-  { statement, plan, calls }: CompiledRead,
-  sources: ReadonlyMap<string, readonly Source[]>,
-): Dependencies {
+export function dependenciesOf(compiled: CompiledRead, sources: ReadonlyMap<string, readonly Source[]>): Dependencies {
+  const { statement, plan, calls } = compiled;
   const found: string[] = [];
   const unseen: string[] = [];
+  /** Tables that are read through others, or with others below them. */
+  const composed = new Set<string>();
   let incomplete: string | null = null;
   if (calls.length > 0) unseen.push('a function: its tables are not known');
   for (const { schema, name } of namesInStatement(statement.text).tables) {
@@ -42,14 +54,34 @@ export function dependenciesOf(
       found.push(tableKey(source));
       if (source.unseen !== null) unseen.push(`"${tableKey(source)}": ${source.unseen}`);
       if (source.insertsOnly) incomplete = `"${tableKey(source)}": ${INSERTS_ONLY}`;
-      if (tableKey(source) !== served) incomplete = `"${served}": ${INHERITED}`;
+      if (tableKey(source) === served) continue;
+      incomplete = `"${served}": ${INHERITED}`;
+      for (const table of [served, tableKey(source)]) composed.add(table);
     }
   }
   const probe = rowProbe(plan);
   const probed = probe && tableKey({ schema: probe.schema, name: probe.table });
-  // If the table occurs again, in a nested list or a rule, other rows of it matter too.
-  const isExact = probed !== null && found.filter((table) => table === probed).length === 1;
-  return { tables: new Set(found), probe: isExact ? probe : null, unseen: unseen[0] ?? null, incomplete };
+  const { places, sets } = linksOf(compiled);
+  const placed = [...places.map(tableOfPlace), ...(probed === null ? [] : [probed])];
+  // If the table occurs again, in a filter, a rule or a count, other rows of it matter too.
+  const isExact = (table: string): boolean => {
+    const occurrences = found.filter((each) => each === table).length;
+    return occurrences === placed.filter((each) => each === table).length && !composed.has(table);
+  };
+  const tables = new Set(found);
+  return {
+    tables,
+    whole: new Set([...tables].filter((table) => !isExact(table))),
+    probe: probed !== null && isExact(probed) ? probe : null,
+    places: places.filter((place) => isExact(tableOfPlace(place))),
+    sets,
+    unseen: unseen[0] ?? null,
+    incomplete,
+  };
+}
+
+export function tableOfPlace({ schema, table }: Pick<Place, 'schema' | 'table'>): string {
+  return tableKey({ schema, name: table });
 }
 
 /** The tables that a statement reads, without one occurrence of `own`: if it occurs again, other rows of it matter too. */
@@ -72,8 +104,11 @@ export function readsOwnTables({ statement }: CompiledRead): boolean {
   return namesInStatement(statement.text).tables.some(({ name }) => systemTables().has(name));
 }
 
+/** The values of columns, as one: equal values are equal texts or numbers, and numbers need less memory. */
+export type LinkValue = string | number;
+
 /** The values of the probe for one request, or null if any row may matter. */
-export function probeKey({ columns }: RowProbe, values: Values, caller: Caller): string | null {
+export function probeKey({ columns }: RowProbe, values: Values, caller: Caller): LinkValue | null {
   const parts: string[] = [];
   for (const { slot, kind, part } of columns) {
     const given = typeof slot === 'number' ? values[slot] : slot.constant;
@@ -85,7 +120,7 @@ export function probeKey({ columns }: RowProbe, values: Values, caller: Caller):
     if (normal === null) return null;
     parts.push(normal);
   }
-  return parts.join(' ');
+  return linkValue(parts.join(' '));
 }
 
 /** Where the first row of an answer may begin: each row is an object. */
@@ -95,37 +130,21 @@ const FIRST_ROW_OF_OPERATION = '{"data":{'.length;
 /** Whether an answer that depends on certain rows has none, which may be because its caller may not see them. */
 export function mayHideRows(
   { compiled, dependencies }: { readonly compiled: CompiledRead; readonly dependencies: Dependencies },
-  cell: Buffer,
+  cell: Buffer | null,
 ): boolean {
   if (dependencies.probe?.isRestricted !== true) return false;
-  return !cell.includes('{', compiled.result === 'operation' ? FIRST_ROW_OF_OPERATION : FIRST_ROW);
-}
-
-/** The values of the probe in a changed row, before and after; null if they are not known. */
-export function changedKeys({ columns }: RowProbe, change: LoggedChange): readonly string[] | null {
-  const { table, action, before, after } = change;
-  const positions = columns.map(({ name }) => table.columns.findIndex((column) => column.name === name));
-  const isIdentity = positions.every((position) => table.isFull || table.columns[position]?.isKey);
-  // PostgreSQL sends only the replica identity of the row before the change.
-  if (action !== 'create' && !isIdentity) return null;
-  const keys: string[] = [];
-  for (const row of [before, after]) {
-    if (row === null) continue;
-    const key = keyIn(row, positions, columns);
-    if (key === null) return null;
-    keys.push(key);
-  }
-  return keys.length > 0 ? keys : null;
+  return !cell?.includes('{', compiled.result === 'operation' ? FIRST_ROW_OF_OPERATION : FIRST_ROW);
 }
 
 /** The text for null. No normalized value equals it. */
 const NO_VALUE = '-';
 
-function keyIn(
+/** The value of the columns in a row; null if it is not known. */
+export function valueIn(
   row: LoggedRow,
   positions: readonly number[],
   columns: readonly { readonly kind: ProbedKind }[],
-): string | null {
+): LinkValue | null {
   const parts: string[] = [];
   for (const [index, { kind }] of columns.entries()) {
     const value = row[positions[index] ?? -1];
@@ -134,7 +153,7 @@ function keyIn(
     if (normal === null) return null;
     parts.push(normal);
   }
-  return parts.join(' ');
+  return linkValue(parts.join(' '));
 }
 
 /** Equal values get equal texts; other texts get null. */
@@ -146,8 +165,44 @@ function normalize(text: string, kind: ProbedKind): string | null {
   return /^[+-]?\d{1,20}$/.test(text) ? String(BigInt(text)) : null;
 }
 
-/** The columns of the table that the probes need. */
-export function wantedColumns(table: LoggedTable, probes: Iterable<RowProbe>): readonly boolean[] {
-  const names = new Set([...probes].flatMap(({ columns }) => columns.map(({ name }) => name)));
-  return table.columns.map(({ name }) => names.has(name));
+const SMALL = /^-?\d{1,15}$/;
+
+function linkValue(text: string): LinkValue {
+  return SMALL.test(text) ? Number(text) : text;
+}
+
+/** Values of a set above which any row of its table matters, and characters of all sets. */
+const MAX_VALUES = 1_000;
+const MAX_TEXT = 65_536;
+
+/** The values of each set in the links of an answer, null for too many. `links`: as `compile/links.ts` makes them, or null if there is no row. */
+export function linkValues(links: string | null, { sets, places }: Dependencies): readonly (LinkValue[] | null)[] {
+  if (links === null) return sets.map(() => []);
+  if (links.length > MAX_TEXT) return sets.map(() => null);
+  const texts = links.split(';');
+  return sets.map((_, set) => {
+    const text = texts[set];
+    if (text === undefined) return null;
+    const values = text === '' ? [] : text.split(',');
+    const distinct = values.length > 1 ? new Set(values) : values;
+    const size = distinct instanceof Set ? distinct.size : distinct.length;
+    return size > MAX_VALUES ? null : [...distinct].flatMap((value) => readValue(value, set, places));
+  });
+}
+
+/** A value of a row as PostgreSQL writes it. References of many-to-any relations may be other texts. */
+function readValue(text: string, set: number, places: readonly Place[]): readonly LinkValue[] {
+  if (SMALL.test(text) && !text.startsWith('0') && !text.startsWith('-0')) return [Number(text)];
+  const kinds = new Set<string>();
+  const read: LinkValue[] = [];
+  for (const { link, keys } of places)
+    for (const side of [link, keys]) {
+      if (side?.set !== set) continue;
+      const kind = side.columns.map((column) => column.kind).join();
+      if (kinds.has(kind)) continue;
+      kinds.add(kind);
+      const parts = text.split(' ').map((part, position) => normalize(part, side.columns[position]?.kind ?? 'integer'));
+      if (parts.length === side.columns.length && !parts.includes(null)) read.push(linkValue(parts.join(' ')));
+    }
+  return read;
 }

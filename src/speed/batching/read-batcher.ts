@@ -9,6 +9,7 @@ import { codeOf } from '../../base/narrow.js';
 import { arrayLiteral } from '../../compiler/sql/literal.js';
 import { haveEqualSettings, textFor } from '../../server/access/database-caller.js';
 import { ShapeStats } from '../../server/batching/shape-stats.js';
+import { linkedShape } from '../../server/execute/reads/linked-shape.js';
 import type { BoundRead, ReadListener, ReadSender, Shape } from '../../server/execute/reads/read-executor.js';
 import type { Connection } from '../../server/postgres/wire/connection.js';
 import { settingQuery, transactionQuery, type WireQuery } from '../../server/postgres/wire/wire-query.js';
@@ -65,6 +66,7 @@ export class ReadBatcher implements ReadSender {
   }
 
   execute(read: BoundRead, listener: ReadListener): void {
+    if (read.links) read.shape = linkedShape(read);
     const queue = this.#queueOf(read.shape);
     if (queue.waiting.length === 0) queue.answered = this.answeredFromMemory();
     queue.waiting.push(new PendingRead(read, listener, this.#sweeps));
@@ -318,22 +320,28 @@ function groupQuery(
       ? parameters
       : parameters.map((_, position) => arrayLiteral(reads.map((read) => read.parameters[position] ?? null))),
     prepare: true,
-    columns: isOne ? 1 : 2,
+    ...columnsOf(queue.shape, isOne ? 1 : 2),
     isRead: true,
     isAbandoned,
-    row: (number, cell) => {
+    row: (number, cell, links) => {
       queue.sample(cell);
-      if (isOne) for (const read of reads) read.onResult(cell, reads.length);
-      else reads[number - 1]?.onResult(cell, reads.length);
+      if (isOne) for (const read of reads) read.onResult(cell, reads.length, links);
+      else reads[number - 1]?.onResult(cell, reads.length, links);
     },
     end,
   };
 }
 
+/** `plain`: the columns without links. */
+function columnsOf({ linked }: Shape, plain: 1 | 2): Pick<WireQuery, 'columns' | 'hasLinks'> {
+  if (!linked) return { columns: plain };
+  return { columns: plain === 1 ? 2 : 3, hasLinks: true };
+}
+
 /** The statement of the group has ended: a result without a row is empty. */
 function endUnanswered(reads: readonly PendingRead[]): void {
   for (const read of reads) {
-    if (hasOneResult(reads)) read.onResult(null, reads.length);
+    if (hasOneResult(reads)) read.onResult(null, reads.length, null);
     else read.onError(new Error('a batch was not answered in full'));
   }
 }
@@ -345,16 +353,16 @@ function plainQuery(queue: ShapeQueue, reads: readonly PendingRead[], prepare: b
     text: first?.settings ? textFor(queue.shape.statement.text, first.settings) : queue.shape.statement.text,
     parameters: first?.parameters ?? [],
     prepare,
-    columns: 1,
+    ...columnsOf(queue.shape, 1),
     isAbandoned: () => reads.every(isGone),
-    row: (_, cell) => {
+    row: (_, cell, links) => {
       queue.sample(cell);
-      for (const read of reads) read.onResult(cell, reads.length);
+      for (const read of reads) read.onResult(cell, reads.length, links);
     },
     end: (error, unsent) => {
       if (onEnd(error, unsent, false)) return;
       for (const read of reads) {
-        if (error === null) read.onResult(null, reads.length);
+        if (error === null) read.onResult(null, reads.length, null);
         else read.onError(error);
       }
     },

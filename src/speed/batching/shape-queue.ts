@@ -55,11 +55,11 @@ export class PendingRead {
     return this.listener.caller ?? '';
   }
 
-  onResult(cell: Buffer | null, reads: number): void {
+  onResult(cell: Buffer | null, reads: number, links?: string | null): void {
     if (this.#answered) return;
     this.#answered = true;
     try {
-      this.listener.onResult(cell, reads);
+      this.listener.onResult(cell, reads, links);
     } catch (error) {
       this.listener.onError(error);
     }
@@ -153,8 +153,8 @@ export class ShapeQueue implements ReadProfile {
   /** The statement for many sets of values, or empty if there is none: one that is just small enough for one read may be too large or too deep. */
   get batchText(): string {
     try {
-      const { plan, model } = this.shape;
-      this.#batchText ??= plan && model ? batchText({ plan, model }) : '';
+      const { plan, model, linked = null } = this.shape;
+      this.#batchText ??= plan && model ? batchText({ plan, model }, linked) : '';
     } catch {
       this.#batchText = '';
     }
@@ -277,5 +277,6 @@ export class ShapeQueue implements ReadProfile {
 }
 
 function recordOf(shape: Shape, stats: ShapeStats): ShapeRecord {
-  return stats.of(shape.statement.text, planKindOf(shape), shape.statement.parameters.length);
+  const { text, parameters } = shape.statement;
+  return stats.of(shape.linked?.plainText ?? text, planKindOf(shape), parameters.length);
 }

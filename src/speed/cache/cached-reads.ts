@@ -38,6 +38,8 @@ export class CachedReads extends ReadLayer {
     const { cache } = this;
     const entry = cache.begin(read, key, from);
     if (entry !== null) read.need = null;
+    // Also if it is not kept: two forms of a statement would not share a batch.
+    read.links ||= cache.hasLinks(read.compiled);
     this.next.execute(
       read,
       entry === null

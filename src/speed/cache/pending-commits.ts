@@ -13,8 +13,11 @@ interface Snapshot {
 const SHORT_HOLD_MS = 1_000;
 
 export class PendingCommits {
-  /** Transactions by the tables that they changed, which may not be visible to new reads yet. */
-  readonly #unsettled = new Map<string, Set<number>>();
+  /**
+   * Transactions by the tables that they changed, which may not be visible to new reads yet, with the number of the first of their changes in
+   * the journal.
+   */
+  readonly #unsettled = new Map<string, Map<number, number>>();
   /** Transactions that ran when the stream was opened: their changes may not be reported. Null before they are known. */
   #older: Set<number> | null = null;
   #isReported = false;
@@ -39,11 +42,11 @@ export class PendingCommits {
     this.#hold(false);
   }
 
-  add(table: LoggedTable, xid: number): void {
+  add(table: LoggedTable, xid: number, since: number): void {
     const key = tableKey(table);
     const xids = this.#unsettled.get(key);
-    if (xids) xids.add(xid);
-    else this.#unsettled.set(key, new Set([xid]));
+    if (xids === undefined) this.#unsettled.set(key, new Map([[xid, since]]));
+    else if (!xids.has(xid)) xids.set(xid, since);
   }
 
   /** Whether every transaction that was reported and changed one of the tables is visible to a read that is sent now. */
@@ -52,6 +55,15 @@ export class PendingCommits {
     if (this.#unsettled.size === 0) return true;
     for (const table of tables) if (this.#unsettled.has(table)) return false;
     return true;
+  }
+
+  /** The number of the first change of one of the tables that a read may not see if it is sent now, or `end` if it sees all changes. */
+  since(tables: Iterable<string>, end: number): number {
+    let first = end;
+    if (this.#unsettled.size > 0)
+      for (const table of tables)
+        for (const since of this.#unsettled.get(table)?.values() ?? []) first = Math.min(first, since);
+    return first;
   }
 
   /** Whether it waits for transactions to become visible. */
@@ -67,7 +79,7 @@ export class PendingCommits {
   /** By a snapshot that was asked for at that time. */
   settle(known: Snapshot, askedAt: number): void {
     for (const [table, xids] of this.#unsettled) {
-      for (const xid of xids) if (known.has(xid)) xids.delete(xid);
+      for (const xid of xids.keys()) if (known.has(xid)) xids.delete(xid);
       if (xids.size === 0) this.#unsettled.delete(table);
     }
     if (this.#older === null) {

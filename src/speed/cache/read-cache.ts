@@ -9,8 +9,13 @@ import { callerName, type Identity } from '../../server/access/identity.js';
 import type { ShapeRecord, ShapeStats } from '../../server/batching/shape-stats.js';
 import type { LoggedTable, Sources, Transaction } from '../../server/changes/change-source.js';
 import type { ChangeListener } from '../../server/changes/changes.js';
-import { dependenciesOf, mayHideRows, probeKey } from '../../server/changes/dependencies.js';
-import { DependencyIndex, type Dependent, DependentShape } from '../../server/changes/dependency-index.js';
+import { dependenciesOf, type LinkValue, mayHideRows, probeKey } from '../../server/changes/dependencies.js';
+import {
+  DependencyIndex,
+  type Dependent,
+  DependentShape,
+  type FoundLinks,
+} from '../../server/changes/dependency-index.js';
 import type { CompiledRead } from '../../server/execute/reads/compiled-read.js';
 import type { KeptAnswer } from '../../server/execute/reads/kept-answer.js';
 import type { BoundRead, ReadListener, ResultMemory } from '../../server/execute/reads/read-executor.js';
@@ -52,10 +57,14 @@ const SHAPE_BYTES = 8_192;
 
 /** Bytes of an entry besides its body and its key: objects, and its places in maps. */
 const ENTRY_BYTES = 850;
+/** Bytes of a value in the index of dependencies. */
+const LINK_BYTES = 48;
 
 export class CacheEntry extends Kept implements Dependent, KeptAnswer {
   readonly key: string;
-  probe: string | null;
+  readonly probe: LinkValue | null;
+  since = 0;
+  found: FoundLinks | null = null;
   body: Buffer | null = null;
   hits = 0;
   isDropped = false;
@@ -65,20 +74,17 @@ export class CacheEntry extends Kept implements Dependent, KeptAnswer {
   rival: string | null = null;
   /** The read whose answer it waits for, or null before the read and after its answer. */
   reading: KeepingListener | null = null;
-  /** The changes of its tables before its read. */
-  readonly changes: number;
   /** The last of what is kept with it, or null if nothing is. */
   attached: Attached | null = null;
 
   constructor(
     readonly cache: ReadCache,
     readonly shape: CachedShape,
-    { key, probe, group }: Dependent & Pick<Kept, 'group'>,
+    { key, probe, group }: Pick<Dependent, 'key' | 'probe'> & Pick<Kept, 'group'>,
   ) {
     super(ENTRY_BYTES + 2 * key.length, group);
     this.key = key;
     this.probe = probe;
-    this.changes = shape.changes;
   }
 
   /** Keeps something with it, which takes memory of its own. Returns whether there is room for it. */
@@ -216,24 +222,24 @@ export class ReadCache implements ResultMemory, ChangeListener {
     const hash = readHash({ shape, key });
     const uses = this.#frequencies.add(hash, now);
     if (!this.#seen.comes(hash, now) || shape.entries.has(key) || now < shape.pausedUntil) return null;
-    if (!this.pending.isSettled(shape.dependencies.tables)) return null;
-    const { probe } = shape.dependencies;
+    const { probe, tables, whole } = shape.dependencies;
+    if (!this.pending.isSettled(whole)) return null;
     const group = groupFor(callerName(caller, from));
     if (!this.#space.admits(group, uses)) return null;
     const probed = probe && probeKey(probe, values, caller);
     const entry = new CacheEntry(this, shape, { key, probe: probed, group });
     this.#frequencies.begin(entry, uses);
-    this.#index.add(shape, entry);
+    this.#index.add(shape, entry, this.pending.since(tables, this.#index.journal.end));
     return entry;
   }
 
   /**
-   * The same read of another client that waits for PostgreSQL, or null. Both clients may get its answer: it contains every change that was
-   * reported before it was sent, and a later change would have dropped its entry.
+   * The same read of another client that waits for PostgreSQL, or null. Both clients may get its answer: it contains every change of its
+   * tables that was reported.
    */
   joinable({ compiled }: BoundRead, key: string): KeepingListener | null {
     const entry = this.#index.shapes.get(compiled)?.entries.get(key);
-    if (entry === undefined || entry.rival !== null) return null;
+    if (entry === undefined || entry.rival !== null || this.#index.hasChanged(entry.shape, entry)) return null;
     // A read that everybody has left is about to be cancelled.
     return entry.reading?.aborted === true ? null : entry.reading;
   }
@@ -260,8 +266,14 @@ export class ReadCache implements ResultMemory, ChangeListener {
     else entry.rival = rival;
   }
 
-  /** The answer of the read; null for none. */
-  keep(entry: CacheEntry, cell: Buffer | null): void {
+  /** Whether links come with answers of the statement: which rows they depend on. */
+  hasLinks(compiled: CompiledRead): boolean {
+    const shape = this.#shapeOf(compiled);
+    return shape instanceof CachedShape && shape.dependencies.places.length > 0;
+  }
+
+  /** The answer of the read, null for none, with its links. */
+  keep(entry: CacheEntry, cell: Buffer | null, links?: string | null): void {
     entry.reading = null;
     if (entry.isDropped) {
       this.answered(entry.shape.compiled, () => entry.key, cell);
@@ -271,7 +283,14 @@ export class ReadCache implements ResultMemory, ChangeListener {
       this.#drop(entry);
       return;
     }
-    if (entry.probe !== null && mayHideRows(entry.shape, cell) && !this.#widen(entry)) return;
+    // If it stayed in memory until one of the rows changes that it asks for, that would reveal them to a caller who may not see them.
+    const hidesRows = mayHideRows(entry.shape, cell);
+    const values = this.#index.settle(entry.shape, entry, { links, hidesRows });
+    if (values === null) {
+      this.#drop(entry);
+      return;
+    }
+    entry.size += (links?.length ?? 0) + LINK_BYTES * values;
     if (!this.#space.mayHold(entry.size + cell.length)) {
       // Its answer is too large. Other reads of the statement may be smaller, so only this one pauses.
       this.#seen.skip(entry, performance.now() + MAX_PAUSE_MS);
@@ -285,20 +304,6 @@ export class ReadCache implements ResultMemory, ChangeListener {
     entry.size += body.length;
     if (!this.#space.add(entry)) this.#drop(entry);
     else if (entry.shape.carrier === null) this.#carryShape(entry);
-  }
-
-  /**
-   * The rows that it asks for may exist, but be hidden from its caller: if it stayed in memory until one of them changes, that would reveal
-   * them. Returns false if it was dropped, because another row has changed since its read began.
-   */
-  #widen(entry: CacheEntry): boolean {
-    if (entry.changes !== entry.shape.changes) {
-      this.#drop(entry);
-      return false;
-    }
-    entry.shape.widen(entry);
-    entry.probe = null;
-    return true;
   }
 
   /** Why answers of the statement are not kept, or null if they are. */
@@ -360,7 +365,7 @@ export class ReadCache implements ResultMemory, ChangeListener {
 
   committed({ xid, changes, isVisible }: Transaction): void {
     for (const change of changes) {
-      if (!isVisible) this.pending.add(change.table, xid);
+      if (!isVisible) this.pending.add(change.table, xid, this.#index.journal.end);
       for (const entry of this.#index.touchedBy(change)) this.#invalidate(entry);
     }
     if (!isVisible) this.onUnsettled();
@@ -369,7 +374,7 @@ export class ReadCache implements ResultMemory, ChangeListener {
   /** A large transaction arrives that has changed these tables. */
   arriving(xid: number, tables: Iterable<LoggedTable>): void {
     for (const table of tables) {
-      this.pending.add(table, xid);
+      this.pending.add(table, xid, this.#index.journal.end);
       for (const entry of this.#index.touchedBy({ table, rows: null })) this.#invalidate(entry);
     }
     this.onUnsettled();
@@ -418,6 +423,7 @@ export class ReadCache implements ResultMemory, ChangeListener {
   }
 
   #invalidate(entry: CacheEntry): void {
+    if (entry.isDropped) return;
     this.invalidations++;
     const { shape } = entry;
     if (entry.body !== null && entry.hits === 0 && ++shape.wasted >= MAX_WASTED) {
@@ -486,10 +492,10 @@ export class KeepingListener implements ReadListener {
     return this.#listeners[0]?.caller ?? '';
   }
 
-  onResult(cell: Buffer | null, reads: number): void {
+  onResult(cell: Buffer | null, reads: number, links?: string | null): void {
     // The read of clients that have left may not have been sent.
     if (this.aborted) this.giveUp();
-    else this.cache.keep(this.entry, cell);
+    else this.cache.keep(this.entry, cell, links);
     for (const listener of this.#listeners)
       try {
         listener.onResult(cell, reads);
@@ -527,10 +533,10 @@ export class ComparingListener implements ReadListener {
     return this.listener.caller ?? '';
   }
 
-  onResult(cell: Buffer | null, reads: number): void {
+  onResult(cell: Buffer | null, reads: number, links?: string | null): void {
     // The read of a client that has left may not have been sent.
     if (!this.listener.aborted) this.cache.answered(this.compiled, this.key, cell);
-    this.listener.onResult(cell, reads);
+    this.listener.onResult(cell, reads, links);
   }
 
   onError(error: unknown): void {

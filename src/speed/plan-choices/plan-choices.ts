@@ -142,8 +142,8 @@ export class PlanChoices extends ReadLayer {
     if (!fenced) return null;
     const isServedByIndex = findsByIndex(await explainGeneric(this.database, fenced.statement));
     if (isServedByIndex) return fenced;
-    const { statement, result } = fenced;
-    return { statement, result, isFenced: true, isPlannedPerRead: true };
+    const { statement, result, plan } = fenced;
+    return { statement, result, isFenced: true, isPlannedPerRead: true, linkedPlan: plan };
   }
 
   #undecided(shape: CompiledRead): Shape {
@@ -166,6 +166,7 @@ function compileFenced({ plan, statement, result, model }: CompiledRead, { level
 }
 
 interface FencedRead extends Shape {
+  readonly plan: NonNullable<Shape['plan']>;
   readonly statement: Statement;
   readonly result: string;
 }

@@ -151,9 +151,9 @@ class ReplicaListener implements ReadListener {
     return this.listener.caller ?? '';
   }
 
-  onResult(cell: Buffer | null, reads: number): void {
+  onResult(cell: Buffer | null, reads: number, links?: string | null): void {
     this.#end();
-    if (!this.#isRerouted) this.listener.onResult(cell, reads);
+    if (!this.#isRerouted) this.listener.onResult(cell, reads, links);
   }
 
   onError(error: unknown): void {

@@ -2,6 +2,7 @@
  * How a read gets its result: what a read is when its values are bound, who waits for it, and the executor that sends it. The server knows
  * this interface; `speed` has executors that batch reads, choose plans and servers, and answer from memory.
  */
+import type { LinkedForm } from '../../../compiler/compile/read.js';
 import type { Model } from '../../../compiler/model/model.js';
 import type { OperationPlan, ReadPlan } from '../../../compiler/plan/plan.js';
 import type { Values } from '../../../compiler/sql/parameter.js';
@@ -29,6 +30,10 @@ export interface Shape {
   readonly isPlannedPerRead?: boolean;
   /** Whether its rows are found before they are sorted. */
   readonly isFenced?: boolean;
+  /** The plan for links, if it is not compiled for many sets of values. */
+  readonly linkedPlan?: ReadPlan | OperationPlan;
+  /** Its rows bring links before the cell: which ones, and the text that the figures of the shape are for. */
+  readonly linked?: LinkedForm & { readonly plainText: string };
 }
 
 /** A read with its values. The executors that pass it on may change the form and the server. */
@@ -48,6 +53,8 @@ export interface BoundRead {
   need: ReadNeed | null;
   /** The client, if the result may come from memory: its address distinguishes callers without an account. Otherwise null. */
   readonly from: { readonly address: string } | null;
+  /** Whether the listener wants the links of the result. */
+  links: boolean;
 }
 
 /** Waits for an answer. */
@@ -56,8 +63,11 @@ export interface ReadListener {
   readonly aborted: boolean;
   /** The caller, to share connections fairly; '' for none. */
   readonly caller?: string;
-  /** The cell, borrowed from the connection during the call, or null if there is none. `reads` shared the statement. */
-  onResult(cell: Buffer | null, reads: number): void;
+  /**
+   * The cell, borrowed from the connection during the call, or null if there is none. `reads` shared the statement. `links` are those of the
+   * result, null if there are none, undefined if they are not known.
+   */
+  onResult(cell: Buffer | null, reads: number, links?: string | null): void;
   onError(error: unknown): void;
   /**
    * The answer is in memory. Only reads that may be answered from memory need it. `isRepeatable`: an equal request of the caller has the

@@ -55,8 +55,8 @@ export class RecoveringListener implements ReadListener {
     this.listener.onKept?.(answer, isRepeatable);
   }
 
-  onResult(cell: Buffer | null, reads: number): void {
-    this.listener.onResult(cell, reads);
+  onResult(cell: Buffer | null, reads: number, links?: string | null): void {
+    this.listener.onResult(cell, reads, links);
   }
 }
 

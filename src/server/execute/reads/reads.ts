@@ -62,6 +62,8 @@ export interface PreparedRead<Query extends ReadQuery = ReadQuery> {
   readonly fromMemory?: { readonly address: string } | null;
   /** The write that the items are selected for. */
   readonly selectedFor?: SelectionPurpose | null;
+  /** Whether the listener wants the links of the result. */
+  readonly links?: boolean;
 }
 
 type MaybePrepared<Query extends ReadQuery> = PreparedRead<Query> | Promise<PreparedRead<Query>>;
@@ -311,8 +313,9 @@ export class Reads {
     const parameters = bind(compiled.statement.parameters, query.values, caller);
     const prepare = this.#statements.isReused(compiled);
     const { values } = query;
+    const { links = false } = read;
     this.executor.execute(
-      { compiled, shape: compiled, caller, values, parameters, prepare, settings, need, from },
+      { compiled, shape: compiled, caller, values, parameters, prepare, settings, need, from, links },
       listener,
     );
   }

@@ -414,15 +414,22 @@ export class Connection implements Receiver, Watched {
     }
     let at = start + 2;
     let number = 0;
-    if (columns > 1) {
+    const hasLinks = query?.hasLinks === true;
+    if (columns > (hasLinks ? 2 : 1)) {
       const end = at + 4 + message.readInt32BE(at);
       for (at += 4; at < end; at++) number = number * 10 + (message[at] as number) - 48;
+    }
+    let links: string | null | undefined;
+    if (hasLinks) {
+      const bytes = message.readInt32BE(at);
+      links = bytes < 0 ? null : message.toString('latin1', at + 4, at + 4 + bytes);
+      at += 4 + Math.max(0, bytes);
     }
     const length = message.readInt32BE(at);
     at += 4;
     let cell = length < 0 ? null : message.subarray(at, at + length);
     if (cell !== null && length > MAX_BORROWED_BYTES && !owned) cell = Buffer.from(cell);
-    query?.row(number, cell);
+    query?.row(number, cell, links);
   }
 
   #end(): void {

@@ -15,8 +15,10 @@ export interface BoundStatement {
 
 /** A statement to be run; gets its rows as they arrive. */
 export interface WireQuery extends BoundStatement {
-  /** The columns of a row: a cell, or a number and a cell. It is null if nothing or a decoder reads them. */
-  readonly columns: 1 | 2 | null;
+  /** The columns of a row: a cell, before it perhaps links, before them perhaps a number. It is null if nothing or a decoder reads them. */
+  readonly columns: 1 | 2 | 3 | null;
+  /** Whether it has links. */
+  readonly hasLinks?: boolean;
   /** Whether it is plain text, of one statement or several, without values: it is sent alone. */
   readonly plain?: boolean;
   /** Whether it writes, and its rows show what was written: a row may be left out, which the receiver gets as number 0 without a cell. */
@@ -32,10 +34,10 @@ export interface WireQuery extends BoundStatement {
   /** Takes the rows with all their columns, in place of `row`. */
   readonly decoder?: Decoder;
   /**
-   * A row of a cell, or of a number and a cell. A cell of at most MAX_BORROWED_BYTES bytes may be used until what has arrived with it is read and
+   * A row of a cell, or of a number and a cell, with its links. A cell of at most MAX_BORROWED_BYTES bytes may be used until what has arrived with it is read and
    * the promises that were settled meanwhile have been heard: then its memory is used again. A larger one is the receiver's.
    */
-  row(number: number, cell: Buffer | null): void;
+  row(number: number, cell: Buffer | null, links?: string | null): void;
   /** Once, after the last row. `unsent`: the connection could not be opened. `failed`: of the statements sent together, this one failed. */
   end(error: Error | null, unsent: boolean, failed?: boolean): void;
   /** Whether all clients have left. A function: a getter would make a hidden class for each query, and keep it alive. */

@@ -34,7 +34,7 @@ import type {
 } from './ddl-statement.js';
 
 export function compileStep(step: DdlStatement, tables: TableLocations): readonly Statement[] {
-  return fragmentsOf(step, (name) => identifier(tables.system, name), tables).map(statement);
+  return fragmentsOf(step, (name) => identifier(tables.system, name), tables).map((each) => statement(each));
 }
 
 /** Names of system tables, with their schema. */
