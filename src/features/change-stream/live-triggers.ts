@@ -7,32 +7,18 @@
 import { asError, parseOwnJson } from '../../base/narrow.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import type { Source, TableName } from '../../server/changes/change-source.js';
-import {
-  createTriggers,
-  dropTriggers,
-  nameEnding,
-  TRIGGERS_PER_TABLE,
-  type TriggerChange,
-  type TriggerFamily,
-  triggerNames,
-} from '../../server/changes/statement-triggers.js';
+import { TRIGGERS_PER_TABLE, type TriggerChange, TriggerSet } from '../../server/changes/statement-triggers.js';
 import type { Database } from '../../server/postgres/pools/database.js';
 import { BELOW } from './publication.js';
 
 /** The notification that other tables have triggers now. */
 export const TABLES_CHANGED = 'tables';
 
-const FUNCTION = 'service_live_change';
-
-const PREFIX = 'service_live';
-
-function familyOf(system: string): TriggerFamily {
-  return { prefix: PREFIX, function: FUNCTION, system };
-}
+const SET = new TriggerSet('service_live', 'service_live_change', 'live');
 
 /** The channel of an installation: others in the same database have their own triggers, also on the same tables. */
 export function channelOf(system: string): string {
-  return `${PREFIX}_${nameEnding({ prefix: PREFIX, system })}`;
+  return `${SET.prefix}_${SET.ending(system)}`;
 }
 
 /** Types whose text is the same for every writer. The text of other types depends on settings of the session. */
@@ -61,7 +47,7 @@ select s.served, s.schema, s.name, s.kind::text as kind, w.exact, c.oid::int8::t
   c.relname as writer_name, c.relkind::text as writer_kind, key.columns as key_columns,
   pg_has_role(c.relowner, 'usage') or has_table_privilege(c.oid, 'trigger') as may_install,
   (select count(*) from pg_trigger t join pg_proc f on f.oid = t.tgfoid join pg_namespace h on h.oid = f.pronamespace
-   where t.tgrelid = c.oid and f.proname = '${FUNCTION}' and h.nspname = $2 and t.tgenabled in ('O', 'A')
+   where t.tgrelid = c.oid and f.proname = '${SET.routine}' and h.nspname = $2 and t.tgenabled in ('O', 'A')
      and t.tgname in (select json_array_elements_text($4::json))
      and t.tgargs = (convert_to($3, getdatabaseencoding()) || '\\x00'::bytea || key.arguments))::int
   = ${TRIGGERS_PER_TABLE} as installed
@@ -132,7 +118,7 @@ export async function inspectTriggers(
   const told = tables.filter(({ schema, name }) => schema !== database.system || !UNTOLD.has(name));
   const wanted = JSON.stringify(told.map(({ schema, name }) => [schema, name]));
   const { system } = database;
-  const names = JSON.stringify(triggerNames(familyOf(system)));
+  const names = JSON.stringify(SET.names(system));
   const rows = await database.rows<WriterRow>(WRITERS, [wanted, system, channelOf(system), names]);
   const written = new Map<number, Map<string, Written>>();
   const missing = new Map<string, Missing>();
@@ -178,16 +164,8 @@ function lacking({ writer_schema, writer_name }: WriterRow, failures: ReadonlyMa
 function statementsFor({ writer_schema, writer_name, key_columns }: WriterRow, system: string): string[] {
   const columns = parseOwnJson<string[]>(key_columns);
   const table = { schema: writer_schema, name: writer_name };
-  return createTriggers(familyOf(system), table, [channelOf(system), ...columns]);
+  return SET.create(system, table, [channelOf(system), ...columns]);
 }
-
-/** The triggers of the installation in schema $1. */
-const OWN = `pg_trigger t join pg_proc f on f.oid = t.tgfoid and f.proname = '${FUNCTION}'
-join pg_namespace s on s.oid = f.pronamespace and s.nspname = $1`;
-const ANY = withCatalog(`select from ${OWN} limit 1`);
-
-/** Held while triggers of the installation in schema $1 are changed. Other installations have their own. */
-const LOCK = withCatalog("select pg_advisory_xact_lock(hashtextextended('lateral live triggers ' || $1::text, 0))");
 
 interface ChangeOptions {
   /** Milliseconds that a table which is in use is waited for. */
@@ -210,8 +188,8 @@ export async function installTriggers(
   const install = ({ statements }: TriggerChange): Promise<void> =>
     database.transaction(async (session) => {
       await session.query(`set local lock_timeout = ${lockTimeout}`);
-      await session.query(LOCK, [database.system]);
-      if (onlyWithOthers && (await session.query(ANY, [database.system])).length === 0)
+      await session.query(SET.lock, [database.system]);
+      if (onlyWithOthers && (await session.query(SET.any, [database.system])).length === 0)
         throw new Error('the others were removed');
       for (const statement of statements) await session.query(statement);
     });
@@ -232,7 +210,7 @@ export async function removeTriggers(
   // The lock has its own connection, because the pool may have only one.
   return database.own.use((session) =>
     session.transaction(async () => {
-      await session.query(LOCK, [database.system]);
+      await session.query(SET.lock, [database.system]);
       // The transaction is idle while the tables are changed. Each of them has a limit.
       await session.query('set local idle_in_transaction_session_timeout = 0');
       return eachTable(changes, remove, onTable);
@@ -257,23 +235,13 @@ async function eachTable(
   return failures;
 }
 
-const INSTALLED = withCatalog(`
-select n.nspname as schema, c.relname as name, json_agg(t.tgname order by t.tgname)::text as triggers
-from ${OWN} join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace
-group by 1, 2 order by 1, 2`);
-
 /** Tables that have some, also those that are not served, and the statements that take them away. */
-export async function installedTriggers(database: Database): Promise<readonly TriggerChange[]> {
-  const rows = await database.rows<TableName & { readonly triggers: string }>(INSTALLED, [database.system]);
-  return rows.map(({ schema, name, triggers }) => ({
-    schema,
-    name,
-    statements: dropTriggers({ schema, name }, parseOwnJson<string[]>(triggers)),
-  }));
+export function installedTriggers(database: Database): Promise<readonly TriggerChange[]> {
+  return SET.installed((text, parameters) => database.rows(text, parameters), database.system);
 }
 
 export async function hasTriggers(database: Database): Promise<boolean> {
-  return (await database.rows(ANY, [database.system])).length > 0;
+  return (await database.rows(SET.any, [database.system])).length > 0;
 }
 
 /** Makes running instances read the triggers again. */

@@ -7,20 +7,12 @@ import { parseOwnJson } from '../../base/narrow.js';
 import { withCatalog } from '../../compiler/sql/catalog-names.js';
 import { arrayLiteral } from '../../compiler/sql/literal.js';
 import type { TableName } from '../../server/changes/change-source.js';
-import {
-  createTriggers,
-  dropTriggers,
-  TRIGGERS_PER_TABLE,
-  type TriggerChange,
-  type TriggerFamily,
-  triggerNames,
-} from '../../server/changes/statement-triggers.js';
+import { TRIGGERS_PER_TABLE, type TriggerChange, TriggerSet } from '../../server/changes/statement-triggers.js';
 
-const FUNCTION = 'service_webhook_change';
+const SET = new TriggerSet('service_webhook', 'service_webhook_change', 'webhook');
 
-function familyOf(system: string): TriggerFamily {
-  return { prefix: 'service_webhook', function: FUNCTION, system };
-}
+/** Held while triggers of the installation in schema $1 are changed. */
+export const TRIGGER_LOCK = SET.lock;
 
 /** A table whose changes webhooks want. */
 export interface WantedTable extends TableName {
@@ -55,7 +47,7 @@ with wanted as (
       select string_agg(convert_to(a.value, getdatabaseencoding()) || '\\x00'::bytea, ''::bytea order by a.position)
       from json_array_elements_text(t.arguments) with ordinality a (value, position)), 'escape'), $4::text, '')))::int as exact
   from tables t
-  left join (pg_trigger g join pg_proc f on f.oid = g.tgfoid and f.proname = '${FUNCTION}'
+  left join (pg_trigger g join pg_proc f on f.oid = g.tgfoid and f.proname = '${SET.routine}'
     join pg_namespace h on h.oid = f.pronamespace and h.nspname = $2)
     on g.tgrelid = t.oid and g.tgname in (select json_array_elements_text($3::json))
   group by t.oid
@@ -76,14 +68,6 @@ interface TableRow extends TableName {
   readonly disabled: boolean;
   readonly installed: boolean;
 }
-
-/** Tables that have triggers of the installation in schema $1. */
-const INSTALLED = withCatalog(`
-select n.nspname as schema, c.relname as name, json_agg(t.tgname order by t.tgname)::text as triggers
-from pg_trigger t join pg_proc f on f.oid = t.tgfoid and f.proname = '${FUNCTION}'
-join pg_namespace s on s.oid = f.pronamespace and s.nspname = $1
-join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace
-group by 1, 2 order by 1, 2`);
 
 type Query = <Row>(text: string, parameters: (string | null)[]) => Promise<Row[]>;
 
@@ -116,15 +100,14 @@ export async function planTriggers(
   wanted: readonly WantedTable[],
   { maxChanges, maxBytes, isRenewed }: TriggerLimits,
 ): Promise<TriggerPlan> {
-  const family = familyOf(system);
   const given = wanted.map(({ schema, name, key, needed, whole }) => {
     const columns = [arrayLiteral(key), needed === null ? '' : arrayLiteral(needed), arrayLiteral(whole)];
     return [schema, name, [`${maxChanges}/${maxBytes}`, ...columns]];
   });
-  const names = JSON.stringify(triggerNames(family));
+  const names = JSON.stringify(SET.names(system));
   const ignored = isRenewed ? '' : LIMIT_ARGUMENT;
   const tables = await query<TableRow>(TABLES, [JSON.stringify(given), system, names, ignored]);
-  const installed = await query<TableName & { readonly triggers: string }>(INSTALLED, [system]);
+  const installed = await SET.installed(query, system);
   const isWanted = new Set(tables.map(({ schema, name }) => JSON.stringify([schema, name])));
   return {
     missing: tables
@@ -135,19 +118,8 @@ export async function planTriggers(
         mayInstall: table.may_install,
         records: table.records,
         disabled: table.disabled,
-        statements: createTriggers(family, table, parseOwnJson<string[]>(table.arguments)),
+        statements: SET.create(system, table, parseOwnJson<string[]>(table.arguments)),
       })),
-    unwanted: installed
-      .filter(({ schema, name }) => !isWanted.has(JSON.stringify([schema, name])))
-      .map(({ schema, name, triggers }) => ({
-        schema,
-        name,
-        statements: dropTriggers({ schema, name }, parseOwnJson<string[]>(triggers)),
-      })),
+    unwanted: installed.filter(({ schema, name }) => !isWanted.has(JSON.stringify([schema, name]))),
   };
 }
-
-/** Held while triggers of the installation in schema $1 are changed. */
-export const TRIGGER_LOCK = withCatalog(
-  "select pg_advisory_xact_lock(hashtextextended('lateral webhook triggers ' || $1::text, 0))",
-);
