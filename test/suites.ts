@@ -186,6 +186,11 @@ export const SUITES: Readonly<Record<string, Suite>> = {
       { files: ['index-kinds'], minutes: 30 },
     ],
   },
+  snapshots: {
+    about: 'round trips of public schemas (dumps in the folder SAMPLE_SCHEMAS) through snapshots',
+    packages: ['postgresql'],
+    steps: [{ files: ['snapshot-schemas'], minutes: 30 }],
+  },
   replicas: {
     about: 'reads on two standbys: 100,000 writes, each read again',
     steps: [

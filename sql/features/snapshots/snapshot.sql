@@ -110,6 +110,15 @@ select pg_catalog.json_build_object(
     join pg_catalog.pg_attribute attribute on attribute.attrelid = tables.oid and attribute.attgenerated = 'v'
     where not attribute.attisdropped
   ),
+  -- Columns whose default is that of their domain.
+  'domain_defaults', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
+      'schema', tables.nspname, 'table', tables.relname, 'name', attribute.attname)), '[]')
+    from tables
+    join pg_catalog.pg_attribute attribute on attribute.attrelid = tables.oid and attribute.attnum > 0 and not attribute.atthasdef
+    join pg_catalog.pg_type type on type.oid = attribute.atttypid and type.typtype = 'd' and type.typdefault is not null
+    where not attribute.attisdropped
+  ),
   'constraints', (
     select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
       'schema', tables.nspname, 'table', tables.relname, 'name', owner.conname, 'type', owner.contype)

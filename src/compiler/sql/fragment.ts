@@ -6,7 +6,7 @@
 import { isLongerThan } from '../../base/utf8.js';
 import { catalogOperator, withCatalog } from './catalog-names.js';
 import type { Parameter } from './parameter.js';
-import { vetExpression } from './verify.js';
+import { verifyDefinition, vetExpression } from './verify.js';
 
 type Part =
   | { readonly kind: 'text'; readonly text: string }
@@ -106,6 +106,12 @@ export function integerLiteral(value: number): Fragment {
 export function expression(text: string): Fragment {
   vetExpression(text);
   return Fragment.of([{ kind: 'text', text: `(${text})` }]);
+}
+
+/** A statement that defines an object in PostgreSQL's words: the grammar reads it as one statement of this kind. */
+export function definition(text: string, node: string): Fragment {
+  verifyDefinition(text, node);
+  return Fragment.of([{ kind: 'text', text }]);
 }
 
 export function parameter(value: Parameter): Fragment {

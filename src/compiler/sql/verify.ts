@@ -97,6 +97,29 @@ export function verifyChange(text: string, schemas: readonly string[]): void {
   if (unknownName) throw new Error(`a compiled change touches "${unknownName.schema ?? ''}"."${unknownName.name}"`);
 }
 
+/**
+ * The gate for an object that a snapshot defines in PostgreSQL's words: one statement of this kind, with one command if it alters a
+ * table, and nothing inside it but queries.
+ */
+export function verifyDefinition(text: string, node: string): void {
+  const [only, ...others] = parseStatements<{ stmt?: Readonly<Record<string, unknown>> }>(text);
+  const [kind] = Object.keys(only?.stmt ?? {});
+  if (others.length > 0 || kind !== node) throw new Error(`it is not exactly one ${node}`);
+  const { cmds = [null] } = propertiesOf(only?.stmt?.[node]);
+  if (!Array.isArray(cmds) || cmds.length !== 1) throw new Error('it changes a table in several ways');
+  const names = noNames();
+  collect(only?.stmt?.[node], names);
+  const inner = [...names.kinds].find((each) => each !== 'SelectStmt');
+  if (inner !== undefined) throw new Error(`it holds a ${inner}`);
+}
+
+/** The tables and views that a statement names. */
+export function tablesIn(text: string): Names['tables'] {
+  const names = noNames();
+  collect(parseStatements(text), names);
+  return names.tables;
+}
+
 /** Exactly one expression: no second column, no clause behind it, no sub-select. */
 export function vetExpression(text: string): void {
   const target = parseSqlExpression(text);

@@ -117,7 +117,7 @@ function isRegistry({ names }: TypeName): boolean {
   return REGISTRY.test(names.at(-1) ?? '');
 }
 
-function initialOf(
+export function initialOf(
   field: string,
   { data_type, default_value: value, default_expression: text }: SnapshotColumn,
 ): ColumnDefault | null {
@@ -127,6 +127,7 @@ function initialOf(
     return { kind: 'expression', text };
   }
   if (value === null) return null;
+  if (typeof value === 'number') return { kind: 'expression', text: String(value) };
   return {
     kind: 'constant',
     text: typeof value === 'object' || isJsonType(data_type) ? JSON.stringify(value) : String(value),

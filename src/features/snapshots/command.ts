@@ -68,7 +68,7 @@ const SUBCOMMANDS = new Map([
 async function snapshot(commandLine: CommandLine, program: Program): Promise<void> {
   const [file = '-'] = commandLine.operands;
   const current = await open(program, commandLine, ({ schemaChanges }) =>
-    takeSnapshot(schemaChanges, commandLine.switches.has('policies')),
+    takeSnapshot(schemaChanges, { objects: true, policies: commandLine.switches.has('policies') }),
   );
   const json = commandLine.switches.has('json') || /\.json$/i.test(file);
   const text = json ? `${JSON.stringify(current.snapshot, null, 2)}\n` : writeYaml(current.snapshot);
@@ -95,9 +95,11 @@ const DIFFERS = 2;
 
 async function diff(commandLine: CommandLine, program: Program): Promise<void> {
   const snapshot = await readFileOf(commandLine);
-  const comparison = await open(program, commandLine, ({ schemaChanges }) =>
-    compareSnapshot(schemaChanges, snapshot, modeOf(commandLine)),
-  );
+  const { comparison, omitted } = await open(program, commandLine, async ({ schemaChanges }) => ({
+    comparison: await compareSnapshot(schemaChanges, snapshot, modeOf(commandLine)),
+    omitted: (await takeSnapshot(schemaChanges, { objects: true, policies: false })).omitted(),
+  }));
+  for (const line of omitted) console.error(`not compared: ${line}`);
   console.log(comparison ? describeDifference(comparison.diff) : 'No differences.');
   if (comparison) process.exitCode = DIFFERS;
 }
@@ -180,6 +182,8 @@ const KINDS = {
   collections: 'collection',
   fields: 'field',
   relations: 'relation',
+  // The name of an object begins with its kind.
+  objects: '',
   functions: 'function',
   policies: 'policy',
 } as const;
@@ -190,7 +194,7 @@ function describeEntry(kind: string, { name: called, collection = called, field,
   const name = field === undefined ? collection : `${collection}.${field}`;
   const edits = diff.flatMap((change) => (change.kind === 'E' ? describeEdit(kind, change) : []));
   const mark = MARKS[diff[0]?.kind ?? 'E'];
-  return [`  ${mark} ${kind} ${name}`, ...edits];
+  return [`  ${mark} ${kind === '' ? '' : `${kind} `}${name}`, ...edits];
 }
 
 type Edit = EntryChange['diff'][number] & { readonly kind: 'E' };

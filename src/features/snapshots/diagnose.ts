@@ -22,7 +22,7 @@ function lists(model: Model): Finding[] {
 
 /** Things that snapshots leave out, so that another database would lack them. */
 function omitted(omissions: readonly Omission[]): Finding {
-  if (omissions.length === 0) return finding('Snapshots', 'ok', 'snapshots contain every table, column and key');
+  if (omissions.length === 0) return finding('Snapshots', 'ok', 'snapshots contain the whole schema');
   const message = `snapshots leave out ${count(omissions.length, 'thing', 'things')}: lateral schema apply does not create them in another database`;
   const details = omissions.map(({ name, reason }) => ({ name, message: reason }));
   return finding('Snapshots', 'note', message, details);

@@ -8,6 +8,7 @@ import { isObject } from '../../base/exact-json.js';
 import { mapSteps, type Steps } from '../../base/time-slices.js';
 import { requireObject } from '../../compiler/request/write.js';
 import { isSameType } from '../../compiler/sql/type-name.js';
+import { isSameObject, type ObjectEntry, readObject } from './objects.js';
 import {
   type CollectionEntry,
   type DeclaredFunction,
@@ -29,7 +30,7 @@ type Change =
   | { readonly kind: 'D'; readonly lhs: unknown }
   | { readonly kind: 'E'; readonly path: readonly string[]; readonly lhs: unknown; readonly rhs: unknown };
 
-/** A change of a function or policy has its `name`, any other change its `collection`. */
+/** A change of an object, a function or a policy has its `name`, any other change its `collection`. */
 export interface EntryChange {
   readonly name?: string;
   readonly collection?: string;
@@ -38,14 +39,15 @@ export interface EntryChange {
   readonly diff: readonly Change[];
 }
 
-export const SECTIONS = ['collections', 'fields', 'relations', 'functions', 'policies'] as const;
+export const SECTIONS = ['collections', 'fields', 'relations', 'objects', 'functions', 'policies'] as const;
 
 type Section = (typeof SECTIONS)[number];
 
-/** `policies` is absent if no policy differs. */
-export type Difference = Readonly<Record<Exclude<Section, 'policies'>, readonly EntryChange[]>> & {
-  readonly policies?: readonly EntryChange[];
-};
+type OptionalSection = 'objects' | 'policies';
+
+/** `objects` and `policies` are absent if none of them differs. */
+export type Difference = Readonly<Record<Exclude<Section, OptionalSection>, readonly EntryChange[]>> &
+  Readonly<Partial<Record<OptionalSection, readonly EntryChange[]>>>;
 
 export interface DifferenceBody {
   /** The hash of the snapshot that the difference was taken from. */
@@ -62,11 +64,12 @@ export function* readDifference(value: unknown): Steps<DifferenceBody> {
     fields = [],
     relations = [],
     functions = [],
+    objects,
     policies,
     ...others
   } = requireObject(diff, '"diff"');
   refuseUnknown(others, '"diff"', SECTIONS.join(', '));
-  const lists = { collections, fields, relations, functions, policies: policies ?? [] };
+  const lists = { collections, fields, relations, functions, objects: objects ?? [], policies: policies ?? [] };
   const read = (section: Section): Steps<EntryChange[]> => {
     const list = lists[section];
     if (!Array.isArray(list)) throw invalidPayload(`"diff.${section}" must be a list`);
@@ -79,6 +82,7 @@ export function* readDifference(value: unknown): Steps<DifferenceBody> {
       fields: yield* read('fields'),
       relations: yield* read('relations'),
       functions: yield* read('functions'),
+      ...(objects === undefined ? {} : { objects: yield* read('objects') }),
       ...(policies === undefined ? {} : { policies: yield* read('policies') }),
     },
   };
@@ -88,16 +92,17 @@ export function* readDifference(value: unknown): Steps<DifferenceBody> {
 function readSectionEntry(
   section: Section,
   value: unknown,
-): CollectionEntry | FieldEntry | RelationEntry | DeclaredFunction | PolicyEntry {
+): CollectionEntry | FieldEntry | RelationEntry | ObjectEntry | DeclaredFunction | PolicyEntry {
   if (section === 'collections') return readCollection(value);
   if (section === 'policies') return readPolicyEntry(value);
+  if (section === 'objects') return readObject(value);
   if (section === 'functions') return readFunction(value);
   return section === 'fields' ? readField(value) : readRelation(value);
 }
 
 /** Entries with a `name` instead of a `collection`. */
 function isNamed(section: Section): boolean {
-  return section === 'functions' || section === 'policies';
+  return section === 'functions' || section === 'objects' || section === 'policies';
 }
 
 function readEntry(value: unknown, section: Section, path: string): EntryChange {
@@ -153,6 +158,7 @@ export function* differenceOf(
   const leaves = (section: Section, entry: Entry): boolean => {
     // A list of policies is complete, also in a part of a snapshot.
     if (section === 'policies') return !merge;
+    if (section === 'objects') return !merge && !isExtension(entry);
     // With a collection go its fields and relations: to say so once is enough.
     const collection = entry.collection ?? '';
     const implied = section !== 'collections' && dropped.has(collection);
@@ -161,12 +167,14 @@ export function* differenceOf(
     return !merge && concerned && !implied && !stays;
   };
   const changes = (section: Section): Steps<EntryChange[]> => changesOf(section, current, wanted, leaves);
+  const objects = yield* changes('objects');
   const policies = yield* changes('policies');
   const result: Difference = {
     collections: yield* changes('collections'),
     fields: yield* changes('fields'),
     relations: yield* changes('relations'),
     functions: yield* changes('functions'),
+    ...(objects.length === 0 ? {} : { objects }),
     ...(policies.length === 0 ? {} : { policies }),
   };
   return Object.values(result).every((entries) => entries.length === 0) ? null : result;
@@ -185,7 +193,9 @@ function* changesOf(
   const changes: EntryChange[] = [];
   for (const [key, entry] of after) {
     const former = before.get(key);
-    const diff: readonly Change[] = former ? editsOf(former, entry) : [{ kind: 'N', rhs: entry }];
+    const diff: readonly Change[] = former
+      ? editsOf(former, section === 'objects' ? respelled(former, entry) : entry)
+      : [{ kind: 'N', rhs: entry }];
     if (diff.length > 0) changes.push({ ...nameOf(section, entry), diff });
     yield;
   }
@@ -195,6 +205,17 @@ function* changesOf(
   return changes;
 }
 
+/** Snapshots drop no extension: others may use it. */
+function isExtension({ name }: Entry): boolean {
+  return name?.startsWith('extension ') ?? false;
+}
+
+/** PostgreSQL may write the same definition in two ways. */
+function respelled(former: Entry, entry: Entry): Entry {
+  const isSame = isSameObject(former as unknown as ObjectEntry, entry as unknown as ObjectEntry);
+  return isSame ? { ...entry, definition: former['definition'] } : entry;
+}
+
 /** The snapshot that a difference leads to. One that was taken from another snapshot does not fit: nothing is guessed. */
 export function* patchSnapshot(current: Snapshot, difference: Difference): Steps<Snapshot> {
   const result: Record<Section, ReadonlyMap<string, Entry>> = {
@@ -202,6 +223,7 @@ export function* patchSnapshot(current: Snapshot, difference: Difference): Steps
     fields: yield* changed(current, 'fields', difference),
     relations: yield* changed(current, 'relations', difference),
     functions: yield* changed(current, 'functions', difference),
+    objects: yield* changed(current, 'objects', difference),
     policies: yield* changed(current, 'policies', difference),
   };
   const droppedCollections = new Set(current.collections.map(({ collection }) => collection));
@@ -216,6 +238,7 @@ export function* patchSnapshot(current: Snapshot, difference: Difference): Steps
     fields: remaining('fields') as Snapshot['fields'][number][],
     relations: remaining('relations') as Snapshot['relations'][number][],
     functions: remaining('functions') as DeclaredFunction[],
+    ...(current.objects ? { objects: remaining('objects').map(readObject) } : {}),
     ...(current.policies ? { policies: remaining('policies').map(readPolicyEntry) } : {}),
   };
 }

@@ -26,6 +26,7 @@ import type { Input } from '../../compiler/request/parse-context.js';
 import { requireObject } from '../../compiler/request/write.js';
 import { readTypeName } from '../../compiler/sql/type-name.js';
 import { readMeta } from '../../server/schema/change/parse.js';
+import { type ObjectEntry, readObject } from './objects.js';
 import { type PolicyEntry, readPolicyEntry } from './policies.js';
 
 export const SNAPSHOT_VERSION = 1;
@@ -43,6 +44,8 @@ export interface Snapshot {
   readonly relations: readonly RelationEntry[];
   /** Rows of service_functions. Absent where nothing is said of them: in a part of a snapshot, and in one of before there were any. */
   readonly functions?: readonly DeclaredFunction[];
+  /** Objects that fields and relations cannot describe. Absent unless the snapshot was taken with them. */
+  readonly objects?: readonly ObjectEntry[];
   /** Absent unless the snapshot was taken with them: policies are permissions, not schema. */
   readonly policies?: readonly PolicyEntry[];
 }
@@ -142,10 +145,15 @@ export function* readSnapshot(value: unknown, force: boolean): Steps<Snapshot> {
     fields,
     relations,
     functions,
+    objects,
     policies,
     ...rest
   } = requireObject(value, 'The snapshot');
-  refuseUnknown(rest, 'The snapshot', 'version, lateral, vendor, collections, fields, relations, functions, policies');
+  refuseUnknown(
+    rest,
+    'The snapshot',
+    'version, lateral, vendor, collections, fields, relations, objects, functions, policies',
+  );
   if (version !== SNAPSHOT_VERSION && version !== PARTIAL_VERSION && !force)
     throw invalidPayload(
       `The snapshot has version ${JSON.stringify(version)}, neither ${SNAPSHOT_VERSION} nor ${PARTIAL_VERSION} (of some collections)`,
@@ -161,6 +169,7 @@ export function* readSnapshot(value: unknown, force: boolean): Steps<Snapshot> {
     fields: yield* readFields(readEntries(fields, 'fields')),
     relations: yield* mapSteps(readEntries(relations, 'relations'), readRelation),
     ...(functions == null ? {} : { functions: readEntries(functions, 'functions').map(readFunction) }),
+    ...(objects == null ? {} : { objects: yield* mapSteps(readEntries(objects, 'objects'), readObject) }),
     ...(policies == null ? {} : { policies: readEntries(policies, 'policies').map(readPolicyEntry) }),
   };
   yield* refuseTwice(snapshot);
@@ -197,7 +206,7 @@ export const VENDOR = 'postgres';
 
 /** The policies alone: of such a document no collection differs. */
 export function policiesOnly(snapshot: Snapshot): Snapshot {
-  const { version: _, functions: __, ...parts } = snapshot;
+  const { version: _, functions: __, objects: ___, ...parts } = snapshot;
   return { version: PARTIAL_VERSION, ...parts, collections: [], fields: [], relations: [] };
 }
 
@@ -214,7 +223,7 @@ export function selectCollections(
   const [wanted, unwanted] = [included && new Set(included), new Set(excluded)];
   const isSelected = ({ collection }: { readonly collection: string }): boolean =>
     (wanted?.has(collection) ?? true) && !unwanted.has(collection);
-  const { functions: _, ...parts } = snapshot;
+  const { functions: _, objects: __, ...parts } = snapshot;
   return {
     ...parts,
     version: PARTIAL_VERSION,
@@ -463,7 +472,14 @@ function readReference(value: unknown, path: string): ReferenceEntry {
   };
 }
 
-function* refuseTwice({ collections, fields, relations, functions = [], policies = [] }: Snapshot): Steps<void> {
+function* refuseTwice({
+  collections,
+  fields,
+  relations,
+  objects = [],
+  functions = [],
+  policies = [],
+}: Snapshot): Steps<void> {
   const called = functions.map(({ name }) => ({ collection: name }));
   const held = policies.map(({ name }) => ({ collection: name }));
   const sections: readonly (readonly { collection: string; field?: string }[])[] = [
@@ -472,6 +488,7 @@ function* refuseTwice({ collections, fields, relations, functions = [], policies
     relations,
     called,
     held,
+    objects.map(({ name }) => ({ collection: name })),
   ];
   for (const entries of sections) {
     const seen = new Set<string>();

@@ -70,6 +70,7 @@ export function schemaRoutes(services: SchemaServices): ApiRoute[] {
         queryParameter('export', oneOf('json', 'yaml'), 'As a file, without an envelope.'),
         queryParameter('includeCollections', STRING, 'Collections to include, separated by commas.'),
         queryParameter('excludeCollections', STRING, 'Collections to exclude, separated by commas.'),
+        queryParameter('objects', BOOLEAN, 'Objects too: checks, indexes, views and others, in SQL.'),
         queryParameter('policies', oneOf('true', 'only'), 'Policies too, or nothing else.'),
       ],
       answers: [
@@ -111,7 +112,9 @@ async function snapshot(exchange: Exchange, { isDirectus, identities, schemaChan
   if (format !== null && format !== 'json' && format !== 'yaml') throw invalidQuery('"export" must be json or yaml');
   const policies = query.get('policies') ?? 'false';
   if (!isOneOf(['true', 'false', 'only'], policies)) throw invalidQuery('"policies" must be true, false or only');
-  const current = await takeSnapshot(schemaChanges, policies !== 'false');
+  const objects = query.get('objects') ?? 'false';
+  if (!isOneOf(['true', 'false'], objects)) throw invalidQuery('"objects" must be true or false');
+  const current = await takeSnapshot(schemaChanges, { objects: objects === 'true', policies: policies !== 'false' });
   const selected = selectCollections(
     policies === 'only' ? policiesOnly(current.snapshot) : current.snapshot,
     listOf(query, 'includeCollections'),
@@ -280,6 +283,7 @@ function* directusSnapshot({
   fields,
   relations,
   functions,
+  objects,
   policies,
 }: Snapshot): Steps<Entry> {
   return {
@@ -291,6 +295,7 @@ function* directusSnapshot({
     systemFields: [],
     relations: yield* mapSteps(relations, directusEntry),
     ...(functions && functions.length > 0 ? { functions } : {}),
+    ...(objects ? { objects } : {}),
     ...(policies ? { policies } : {}),
   };
 }

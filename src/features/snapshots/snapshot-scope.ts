@@ -22,6 +22,8 @@ export interface Details {
   readonly foreignKeys: readonly ForeignKeyDetail[];
   /** Columns that PostgreSQL computes when they are read. */
   readonly virtual: readonly { readonly collection: string; readonly name: string }[];
+  /** Columns whose default is that of their domain. */
+  readonly domainDefaults: readonly { readonly collection: string; readonly name: string }[];
   /** Keys WITHOUT OVERLAPS, and foreign keys NOT ENFORCED: in another database they would become plain ones. */
   readonly constraints: readonly ConstraintDetail[];
   /** Rows of service_functions. */
@@ -52,6 +54,7 @@ export class SnapshotScope {
   readonly #indexes: ReadonlyMap<string, readonly IndexDetail[]>;
   readonly #foreignKeys: ReadonlyMap<string, readonly ForeignKeyDetail[]>;
   readonly #virtual: ReadonlySet<string>;
+  readonly #domainDefaults: ReadonlySet<string>;
   /** Names of constraints that would become plain ones, by collection. */
   readonly #unusual: ReadonlySet<string>;
   readonly #unusualKeys: ReadonlySet<string>;
@@ -65,6 +68,7 @@ export class SnapshotScope {
     this.#indexes = groupBy(details.indexes, ({ collection }) => collection);
     this.#foreignKeys = groupBy(details.foreignKeys, ({ collection }) => collection);
     this.#virtual = new Set(details.virtual.map(({ collection, name }) => pairOf(collection, name)));
+    this.#domainDefaults = new Set(details.domainDefaults.map(({ collection, name }) => pairOf(collection, name)));
     this.#unusual = new Set(details.constraints.map(({ collection, name }) => pairOf(collection, name)));
     this.#unusualKeys = new Set(details.constraints.flatMap((each) => (each.type === 'p' ? [each.collection] : [])));
   }
@@ -83,6 +87,10 @@ export class SnapshotScope {
 
   isVirtual(collection: string, name: string): boolean {
     return this.#virtual.size > 0 && this.#virtual.has(pairOf(collection, name));
+  }
+
+  hasDomainDefault(collection: string, name: string): boolean {
+    return this.#domainDefaults.size > 0 && this.#domainDefaults.has(pairOf(collection, name));
   }
 
   isEnforced(collection: string, constraint: string): boolean {

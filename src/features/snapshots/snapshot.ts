@@ -63,66 +63,43 @@ export interface Omission {
   readonly reason: string;
 }
 
-export function omittedFromSnapshot(scope: SnapshotScope): Omission[] {
-  const { model, details } = scope;
+/** `objects`: the omissions of sql/features/snapshots/objects.sql. */
+export function omittedFromSnapshot(scope: SnapshotScope, objects: readonly Omission[]): Omission[] {
+  const { model } = scope;
   const own = [...model.collections.values()].filter(({ system }) => !system);
   const included = own.filter((each) => scope.isIncluded(each));
-  const names = new Set(included.map(({ name }) => name));
   const excluded = own.filter((each) => isTable(each) && !scope.isIncluded(each));
   return [
     ...excluded.map(({ name }) => ({
       name,
       reason: 'it, or its key, has a name, a type or columns that cannot be created in another database',
     })),
-    ...included.flatMap(({ fields }) =>
-      [...fields.values()].flatMap((field) => omittedOf(field, [...fields.values()], scope)),
-    ),
+    ...included.flatMap(({ fields }) => [...fields.values()].flatMap((field) => omittedOf(field, scope))),
     ...included.flatMap(({ name, kind }) =>
       kind === 'partitioned' ? [{ name, reason: 'its partitions; in another database it becomes one table' }] : [],
     ),
-    ...details.foreignKeys.flatMap((key) =>
-      names.has(key.collection) && !scope.isIncludedKey(key)
-        ? [{ name: key.collection, reason: `its foreign key over ${key.fields.join(', ')}` }]
-        : [],
+    ...own.flatMap(({ name, kind, meta }) =>
+      kind === 'view' && meta ? [{ name, reason: 'the metadata of the view' }] : [],
     ),
-    ...details.constraints.map(({ collection, name, type }) => ({
-      name: collection,
-      reason:
-        type === 'f' ? `its foreign key ${name}, which is NOT ENFORCED` : `its key ${name}, which is WITHOUT OVERLAPS`,
-    })),
     ...own.flatMap(({ name, kind }) =>
-      isTable({ kind }) ? [] : [{ name, reason: `is a ${kind === 'view' ? 'view' : 'foreign table'}` }],
+      isTable({ kind }) || kind === 'view' ? [] : [{ name, reason: 'is a foreign table' }],
     ),
-    ...details.functions.map((row) => ({
-      name: String(row['name']),
-      reason: 'the definition of the function; create it there by SQL',
-    })),
+    ...objects,
   ];
 }
 
 /** The parts of a field that a snapshot leaves out because they could not be applied. */
-function omittedOf(field: Field, siblings: readonly Field[], scope: SnapshotScope): Omission[] {
+function omittedOf(field: Field, scope: SnapshotScope): Omission[] {
   const { collection, column } = field;
   const name = `${collection}.${field.name}`;
   if (scope.isVirtual(collection, field.name)) return [{ name, reason: 'is a virtual generated column' }];
   if (!scope.isPortable(field))
     return [{ name, reason: 'has a name or a type that cannot be created in another database' }];
-  if (!column)
-    return listOf(field.meta?.['special']).includes('computed')
-      ? [{ name, reason: 'the function that it is computed by; create it there by SQL' }]
-      : [];
-  const refused = expressionsOf(column).filter((text) => !isIncludedExpression(text, siblings, scope));
-  const indexes = column.indexes.filter(({ kind, method }) => kind === 'index' && method !== PLAIN_INDEX);
-  return [
-    ...refused.map((text) => ({ name, reason: `its expression ${text} may not be applied` })),
-    ...indexes.map((index) => ({ name, reason: `its index ${index.name} is one of ${index.method}` })),
-  ];
-}
-
-function expressionsOf(column: Column): string[] {
-  if (column.has_auto_increment) return [];
-  const initial = column.default_value === column.default_expression ? column.default_expression : null;
-  return [initial, column.generation_expression].filter((text) => text !== null);
+  if (column?.has_auto_increment && column.is_nullable)
+    return [{ name, reason: 'may be null although a sequence fills it; in another database it is NOT NULL' }];
+  return !column && listOf(field.meta?.['special']).includes('computed')
+    ? [{ name, reason: 'the function that it is computed by; create it there by SQL' }]
+    : [];
 }
 
 /** A generated column may name others that go along, and are not generated themselves. */
@@ -229,7 +206,7 @@ function columnOf(
   const isUnclear =
     isJson && (column.default_value === null || (typeof column.default_value === 'string' && !isJsonType(data_type)));
   const isExpression = isUnclear || column.default_value === column.default_expression;
-  const own = !column.has_auto_increment;
+  const own = !column.has_auto_increment && !scope.hasDomainDefault(column.table, column.name);
   const included = (text: string | null): string | null =>
     text !== null && isIncludedExpression(text, siblings, scope) ? text : null;
   return {
@@ -239,7 +216,7 @@ function columnOf(
     default_expression: own && isExpression ? included(column.default_expression) : null,
     generation_expression: included(column.generation_expression),
     // A column that counts is made as one that identity fills, which is never null.
-    is_nullable: own && column.is_nullable,
+    is_nullable: !column.has_auto_increment && column.is_nullable,
     is_unique: column.is_unique,
     is_indexed: column.indexes.some(({ kind, method }) => kind === 'index' && method === PLAIN_INDEX),
     is_primary_key,

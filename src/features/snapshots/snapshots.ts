@@ -3,12 +3,13 @@
  * takes long with thousands of tables is computed outside them, in slices. Applying holds the lock of all changes of the schema and
  * compares the catalogs with those it was planned on, so that what was compared is what is changed.
  */
-import { invalidPayload, ServiceError } from '../../base/errors.js';
+import { invalidPayload, ServiceError, unprocessable } from '../../base/errors.js';
 import { parseOwnJson } from '../../base/narrow.js';
 import { runInSlices, type Steps, TimeSlice } from '../../base/time-slices.js';
 import { behaviourOf } from '../../compiler/model/columns.js';
 import type { Deferrable, Model } from '../../compiler/model/model.js';
 import { quoteIdentifier } from '../../compiler/sql/fragment.js';
+import { systemTables } from '../../server/postgres/catalog/system-tables.js';
 import type { CatalogVersion } from '../../server/postgres/catalog/watch.js';
 import { readSql } from '../../server/postgres/read-sql.js';
 import type { Draft, SchemaChanger } from '../../server/schema/change/change.js';
@@ -23,7 +24,9 @@ import {
   digestOf,
   patchSnapshot,
 } from './difference.js';
+import type { ObjectEntry } from './objects.js';
 import { type EnumName, enumKey, type Snapshot } from './parse-snapshot.js';
+import { createMissing, type ObjectPlan, ownSequences, planObjects, unmetObjects } from './plan-objects.js';
 import {
   checkHolders,
   checkPermissions,
@@ -32,10 +35,12 @@ import {
   readPolicyRows,
   watchLastAdministrator,
 } from './policies.js';
+import { entriesOf, type PresentObjects, presentObjects } from './present-objects.js';
 import { type Omission, omittedFromSnapshot, snapshotOf } from './snapshot.js';
 import { type Details, SnapshotScope } from './snapshot-scope.js';
 
 const DETAILS = readSql('features', 'snapshots', 'snapshot.sql');
+const OBJECTS = readSql('features', 'snapshots', 'objects.sql');
 
 interface TakenSnapshot {
   readonly snapshot: Snapshot;
@@ -46,12 +51,21 @@ interface TakenSnapshot {
 /** Called before each step. */
 type Progress = (step: DdlStatement, position: number, total: number) => void;
 
-export async function takeSnapshot(schemaChanges: SchemaChanger, withPolicies = false): Promise<TakenSnapshot> {
-  const { snapshot, scope } = await presentState(schemaChanges, withPolicies);
+/** The sections that a snapshot has only on request. */
+export interface Parts {
+  readonly objects: boolean;
+  readonly policies: boolean;
+}
+
+export async function takeSnapshot(schemaChanges: SchemaChanger, parts: Parts): Promise<TakenSnapshot> {
+  const { snapshot, scope, present } = await presentState(schemaChanges, parts);
   const refused = [...scope.model.refused].map(([name, reason]) => ({ name, reason }));
   return {
     snapshot,
-    omitted: () => [...omittedFromSnapshot(scope), ...refused].map(({ name, reason }) => `"${name}": ${reason}`),
+    omitted: () =>
+      [...omittedFromSnapshot(scope, present?.omissions ?? []), ...refused].map(
+        ({ name, reason }) => `"${name}": ${reason}`,
+      ),
   };
 }
 
@@ -65,7 +79,10 @@ export async function readOmissions(
   functions: Details['functions'],
 ): Promise<readonly Omission[]> {
   const catalog = parseOwnJson<Catalog>(await readDetails(cell, model));
-  return omittedFromSnapshot(new SnapshotScope(model, byCollection(catalog, model, functions)));
+  const scope = new SnapshotScope(model, byCollection(catalog, model, functions));
+  const { fields } = await runInSlices(snapshotOf(scope));
+  const { omissions } = presentObjects(parseOwnJson(await readObjects(cell, model)), scope, fields);
+  return omittedFromSnapshot(scope, omissions);
 }
 
 /** The changes that turn the database into the snapshot, with the digest of its current state, or null if nothing differs. */
@@ -74,15 +91,16 @@ export async function compareSnapshot(
   wanted: Snapshot,
   mode: DifferenceMode,
 ): Promise<DifferenceBody | null> {
-  const present = await presentState(schemaChanges, wanted.policies !== undefined);
+  const present = await presentState(schemaChanges, partsOf(wanted));
   const diff = await runInSlices(differenceOf(present.snapshot, wanted, mode));
   if (!diff) return null;
   // A difference that could never be applied is refused here.
-  const steps = await runInSlices(planDifference(present, diff));
+  const { steps } = await runInSlices(planDifference(present, diff));
   if (concernsPolicies(steps)) await schemaChanges.read((draft) => checkHolders(draft, steps));
   // Permissions of collections that the difference creates are checked when it is applied.
   if (steps.every((step) => concernsPolicies([step]))) checkPermissions(steps, present.scope.model);
-  const { policies, ...schema } = present.snapshot;
+  // Over HTTP no objects are applied, so a digest is of the other parts.
+  const { policies, objects: _, ...schema } = present.snapshot;
   const hashed = diff.policies && policies ? { ...schema, policies } : schema;
   return { hash: await runInSlices(digestOf(hashed)), diff };
 }
@@ -93,15 +111,20 @@ export async function applyDifference(
   body: DifferenceBody,
   force: boolean,
 ): Promise<void> {
+  const [first] = body.diff.objects ?? [];
+  if (first)
+    throw invalidPayload(
+      `The diff changes objects such as "${first.name}", which only the command line applies: use lateral schema apply`,
+    );
   await applyPlanned(
     schemaChanges,
-    { progress: () => {}, withPolicies: body.diff.policies !== undefined },
+    { progress: () => {}, parts: { objects: false, policies: body.diff.policies !== undefined } },
     function* (present) {
       if (!force && (yield* digestOf(present.snapshot)) !== body.hash)
         throw invalidPayload(
           "Provided hash does not match the current instance's schema hash: the schema has changed since the diff was created. Create it again",
         );
-      return { diff: body.diff, steps: yield* planDifference(present, body.diff) };
+      return { diff: body.diff, ...(yield* planDifference(present, body.diff)) };
     },
   );
 }
@@ -113,17 +136,26 @@ export async function applySnapshot(
   mode: DifferenceMode,
   { confirm, progress }: { readonly confirm: (diff: Difference) => void; readonly progress: Progress },
 ): Promise<Difference | null> {
-  return applyPlanned(schemaChanges, { progress, withPolicies: wanted.policies !== undefined }, function* (present) {
+  return applyPlanned(schemaChanges, { progress, parts: partsOf(wanted) }, function* (present) {
     const diff = yield* differenceOf(present.snapshot, wanted, mode);
     if (!diff) return null;
     confirm(diff);
-    return { diff, steps: yield* planDifference(present, diff) };
+    return { diff, ...(yield* planDifference(present, diff)) };
   });
 }
 
-interface Planned {
-  readonly diff: Difference;
+function partsOf({ objects, policies }: Snapshot): Parts {
+  return { objects: objects !== undefined, policies: policies !== undefined };
+}
+
+interface Plan {
   readonly steps: readonly DdlStatement[];
+  /** Changes of objects, or null if the snapshot has no such section. */
+  readonly objects: ObjectPlan | null;
+}
+
+interface Planned extends Plan {
+  readonly diff: Difference;
 }
 
 /**
@@ -132,34 +164,41 @@ interface Planned {
  */
 async function applyPlanned(
   schemaChanges: SchemaChanger,
-  { progress, withPolicies }: { readonly progress: Progress; readonly withPolicies: boolean },
+  { progress, parts }: { readonly progress: Progress; readonly parts: Parts },
   plan: (present: SchemaState) => Steps<Planned | null>,
 ): Promise<Difference | null> {
-  const expected = await presentCatalogs(schemaChanges, withPolicies);
+  const expected = await presentCatalogs(schemaChanges, parts);
   const planned = await runInSlices(plan(await stateOf(expected, schemaChanges)));
   if (!planned) return null;
   return schemaChanges.change(async (draft) => {
-    const found = await readCatalogs(draft, schemaChanges.model, withPolicies);
+    const found = await readCatalogs(draft, schemaChanges.model, parts);
     const isExpected =
       found.catalog.digest === expected.catalog.digest &&
       found.details === expected.details &&
+      found.objects === expected.objects &&
       found.policies === expected.policies;
     const current = isExpected ? planned : await runInSlices(plan(await stateOf(found, schemaChanges)));
-    if (current && concernsPolicies(current.steps)) await executeWithPolicies(draft, current.steps, progress);
-    else if (current) await execute(draft, current.steps, progress);
+    if (current && concernsPolicies(current.steps)) await executeWithPolicies(draft, current, progress);
+    else if (current) await executePlan(draft, current, progress);
     return current?.diff ?? null;
   });
 }
 
-function* planDifference(present: SchemaState, diff: Difference): Steps<readonly DdlStatement[]> {
-  const { model, details } = present.scope;
-  const wanted = yield* patchSnapshot(present.snapshot, diff);
-  return yield* planSnapshot(wanted, { model, details, snapshot: present.snapshot });
+function* planDifference({ scope, snapshot, present }: SchemaState, diff: Difference): Steps<Plan> {
+  const { model, details } = scope;
+  const wanted = yield* patchSnapshot(snapshot, diff);
+  const steps = yield* planSnapshot(wanted, { model, details, snapshot });
+  if (!present || !wanted.objects) return { steps, objects: null };
+  yield;
+  const { fields, objects } = wanted;
+  return { steps, objects: planObjects({ wanted: objects, fields, model, present: present.objects, steps }) };
 }
 
 interface SchemaState {
   readonly snapshot: Snapshot;
   readonly scope: SnapshotScope;
+  /** The objects, or null if nobody asked for them. */
+  readonly present: PresentObjects | null;
 }
 
 /** The texts that a state is computed from, as one transaction reads them. */
@@ -167,22 +206,29 @@ interface Catalogs {
   readonly catalog: CatalogVersion;
   /** The result of sql/features/snapshots/snapshot.sql. */
   readonly details: string;
+  /** The result of sql/features/snapshots/objects.sql, or null without objects. */
+  readonly objects: string | null;
   /** The result of sql/features/snapshots/policy-snapshot.sql, or null without policies. */
   readonly policies: string | null;
 }
 
-async function presentState(schemaChanges: SchemaChanger, withPolicies: boolean): Promise<SchemaState> {
-  return stateOf(await presentCatalogs(schemaChanges, withPolicies), schemaChanges);
+async function presentState(schemaChanges: SchemaChanger, parts: Parts): Promise<SchemaState> {
+  return stateOf(await presentCatalogs(schemaChanges, parts), schemaChanges);
 }
 
-function presentCatalogs(schemaChanges: SchemaChanger, withPolicies: boolean): Promise<Catalogs> {
-  return schemaChanges.read((draft) => readCatalogs(draft, schemaChanges.model, withPolicies));
+function presentCatalogs(schemaChanges: SchemaChanger, parts: Parts): Promise<Catalogs> {
+  return schemaChanges.read((draft) => readCatalogs(draft, schemaChanges.model, parts));
 }
 
-async function readCatalogs(draft: Draft, model: Model, withPolicies: boolean): Promise<Catalogs> {
+async function readCatalogs(draft: Draft, model: Model, { objects, policies }: Parts): Promise<Catalogs> {
   const catalog = await draft.schema();
-  const details = await readDetails((text, parameters) => draft.cell(text, parameters), model);
-  return { catalog, details, policies: withPolicies ? await readPolicyRows(draft) : null };
+  const cell: ReadCell = (text, parameters) => draft.cell(text, parameters);
+  return {
+    catalog,
+    details: await readDetails(cell, model),
+    objects: objects ? await readObjects(cell, model) : null,
+    policies: policies ? await readPolicyRows(draft) : null,
+  };
 }
 
 async function readDetails(cell: ReadCell, { schemas, system, schema }: Model): Promise<string> {
@@ -191,7 +237,15 @@ async function readDetails(cell: ReadCell, { schemas, system, schema }: Model): 
   return details.toString();
 }
 
-async function stateOf({ catalog, details, policies }: Catalogs, schemaChanges: SchemaChanger): Promise<SchemaState> {
+async function readObjects(cell: ReadCell, { schemas, system, schema }: Model): Promise<string> {
+  const parameters = [JSON.stringify(schemas), schema, JSON.stringify([...systemTables().keys()]), system];
+  return String(await cell(OBJECTS, parameters));
+}
+
+async function stateOf(
+  { catalog, details, objects, policies }: Catalogs,
+  schemaChanges: SchemaChanger,
+): Promise<SchemaState> {
   const slice = new TimeSlice();
   const model = await schemaChanges.modelOf(catalog);
   await slice.rest();
@@ -199,7 +253,17 @@ async function stateOf({ catalog, details, policies }: Catalogs, schemaChanges: 
   await slice.rest();
   const scope = new SnapshotScope(model, byCollection(found, model, catalog.document.function_rows ?? []));
   const snapshot = await runInSlices(snapshotOf(scope));
-  return { scope, snapshot: policies === null ? snapshot : { ...snapshot, policies: policyEntries(policies) } };
+  const present = objects === null ? null : presentObjects(parseOwnJson(objects), scope, snapshot.fields);
+  const entries = present?.objects.flatMap(({ entry, isEntry }) => (isEntry ? [entry] : []));
+  return {
+    scope,
+    present,
+    snapshot: {
+      ...snapshot,
+      ...(entries ? { objects: entries } : {}),
+      ...(policies === null ? {} : { policies: policyEntries(policies) }),
+    },
+  };
 }
 
 /** The result of sql/features/snapshots/snapshot.sql, by schema and table. */
@@ -210,6 +274,7 @@ interface Catalog {
   readonly foreign_keys: readonly (TableName & ForeignKeyFacts)[];
   readonly enums: readonly (EnumName & { readonly values: readonly string[] })[];
   readonly virtual: readonly (TableName & { readonly name: string })[];
+  readonly domain_defaults: readonly (TableName & { readonly name: string })[];
   readonly constraints: readonly (TableName & { readonly name: string; readonly type: 'p' | 'u' | 'f' })[];
 }
 
@@ -253,6 +318,7 @@ function byCollection(catalog: Catalog, model: Model, functions: Details['functi
       ...behaviourOf(key.on_delete, key.on_update, key.full, key.deferrable),
     })),
     virtual: located(catalog.virtual, (collection, { name }) => ({ collection, name })),
+    domainDefaults: located(catalog.domain_defaults, (collection, { name }) => ({ collection, name })),
     constraints: located(catalog.constraints, (collection, { name, type }) => ({ collection, name, type })),
     enums: new Map(catalog.enums.map((each) => [enumKey(each), each.values])),
     functions,
@@ -261,6 +327,25 @@ function byCollection(catalog: Catalog, model: Model, functions: Details['functi
 
 function keyOf({ schema, table }: TableName): string {
   return JSON.stringify([schema, table]);
+}
+
+/** Objects are created as the catalog shows that they are missing, so that it is what the snapshot says at the end. */
+async function executePlan(draft: Draft, { steps, objects: plan }: Plan, progress: Progress): Promise<void> {
+  if (!plan) return execute(draft, steps, progress);
+  const present = async (): Promise<ObjectEntry[]> => {
+    const rows = await readObjects((text, parameters) => draft.cell(text, parameters), await draft.model());
+    return entriesOf(parseOwnJson(rows));
+  };
+  await execute(draft, plan.before, progress);
+  await execute(draft, createMissing(plan, await present(), 'types'), progress);
+  await execute(draft, plan.tables, progress);
+  await execute(draft, ownSequences(plan, await present()), progress);
+  await execute(draft, createMissing(plan, await present(), 'keys'), progress);
+  await execute(draft, plan.foreignKeys, progress);
+  await execute(draft, createMissing(plan, await present(), 'rest'), progress);
+  await execute(draft, plan.after, progress);
+  const unmet = unmetObjects(plan, await present());
+  if (unmet.length > 0) throw unprocessable(`PostgreSQL did not create ${unmet.map((each) => `"${each}"`).join(', ')}`);
 }
 
 async function execute(draft: Draft, steps: readonly DdlStatement[], progress: Progress): Promise<void> {
@@ -276,10 +361,11 @@ async function execute(draft: Draft, steps: readonly DdlStatement[], progress: P
 }
 
 /** Permissions are checked on the schema that the other steps leave. */
-async function executeWithPolicies(draft: Draft, steps: readonly DdlStatement[], progress: Progress): Promise<void> {
+async function executeWithPolicies(draft: Draft, plan: Plan, progress: Progress): Promise<void> {
+  const { steps } = plan;
   const checkAdministrators = await watchLastAdministrator(draft);
   await checkHolders(draft, steps);
-  await execute(draft, steps, progress);
+  await executePlan(draft, plan, progress);
   checkPermissions(steps, await draft.model());
   await checkAdministrators();
 }

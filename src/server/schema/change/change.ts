@@ -235,8 +235,13 @@ export class Draft {
       if (step.kind === 'create-table' && step.qualifiedName) this.#made.set(step.table, step.qualifiedName);
     this.#schema = null;
     this.#model = null;
-    const statements = steps.flatMap((step) => compileStep(step, locations));
-    for (const { text } of statements) verifyChange(text, [...locations.schemas, locations.system]);
+    const statements = steps.flatMap((step) => {
+      const compiled = compileStep(step, locations);
+      // The grammar has vetted objects as what they are.
+      if (step.kind !== 'define-object')
+        for (const { text } of compiled) verifyChange(text, [...locations.schemas, locations.system]);
+      return compiled;
+    });
     // Awaited one by one: the driver would send queued statements of a lost connection on a new one, outside the transaction.
     for (const { text, parameters } of statements) {
       const values = bind(parameters, [], NO_CALLER);

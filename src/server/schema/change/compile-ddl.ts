@@ -6,6 +6,7 @@ import { assertNever } from '../../../base/assert-never.js';
 import type { Meta } from '../../../compiler/model/metadata.js';
 import type { ForeignKeyAction, ForeignKeyBehaviour, TableLocations } from '../../../compiler/model/model.js';
 import {
+  definition,
   expression,
   type Fragment,
   identifier,
@@ -69,6 +70,8 @@ function fragmentsOf(step: DdlStatement, table: Tables, tables: TableLocations):
       return [save(table('service_functions'), { name: step.name }, step.values)];
     case 'drop-function-row':
       return [sql`delete from ${table('service_functions')} where name = ${text(step.name)}`];
+    case 'define-object':
+      return [definition(step.text, step.node)];
     case 'create-policy':
     case 'change-policy':
     case 'drop-policy':
@@ -423,6 +426,9 @@ function saveHolders(
       : [
           sql`delete from ${access} link using ${policies} policy where ${policy} and link.role is null and link.${user} is null`,
         ]),
+    // Nobody could make roles where no user exists yet.
+    sql`insert into ${roles} (name) select wanted.name from pg_catalog.jsonb_array_elements_text(${listed(holders.roles)}) wanted (name)
+      where not exists (select from ${users}) and not exists (select from ${roles} role where role.name = wanted.name)`,
     sql`insert into ${access} (policy, role) select policy.id, role.id from ${policies} policy, ${roles} role
       where policy.name = ${constant(name)}::text and pg_catalog.jsonb_exists(${listed(holders.roles)}, role.name)
       and not exists (select from ${access} link where link.policy = policy.id and link.role = role.id)`,

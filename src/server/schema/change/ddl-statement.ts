@@ -7,7 +7,10 @@ import type { Meta } from '../../../compiler/model/metadata.js';
 import type { FieldType, ForeignKeyBehaviour } from '../../../compiler/model/model.js';
 import type { TypeName } from '../../../compiler/sql/type-name.js';
 
-export type DdlStatement = Definition | MetadataStep;
+export type DdlStatement = Definition | MetadataStep | ObjectStep;
+
+/** A statement about an object, in PostgreSQL's words. `node` is what the grammar calls statements of its kind. */
+export type ObjectStep = Readonly<{ kind: 'define-object'; name: string; node: string; text: string }>;
 
 /** `table` and `target` are names of collections; new tables go to the first schema, unless `qualifiedName` is given. */
 export type Definition =
