@@ -26,7 +26,7 @@ const PROGRAMS = [
   'src/index',
   'src/app/worker',
   'src/features/files/image-child',
-  'src/server/schema/yaml-thread',
+  'src/features/snapshots/yaml-thread',
   // The program of a deleted feature is not there.
 ].filter((name) => existsSync(join(root, `${name}.ts`)));
 /** One file of its own: shared chunks would be cut along it, and the service would load twice as many files when it starts. */

@@ -3,9 +3,9 @@ import { availableParallelism } from 'node:os';
 import t from 'tap';
 import type { OptionName } from '../../src/app/option-names.js';
 import { type FullConfig, options, readConfig } from '../../src/app/options.js';
+import { readOwnOptions } from '../../src/features/traffic/own-options.js';
 import { resolveConnection } from '../../src/server/config/connection-settings.js';
 import { workersFor } from '../../src/server/config/option-kinds.js';
-import { readOwnOptions } from '../../src/server/config/own-options.js';
 
 t.test('without any word the service has its defaults', async (t) => {
   const config = readConfig({});

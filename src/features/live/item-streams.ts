@@ -1,7 +1,6 @@
 /** Live queries over HTTP: server-sent events, or one answer that waits until it differs from the one that the client has. */
 import type { Identities } from '../../server/access/identities.js';
 import type { Identity } from '../../server/access/identity.js';
-import { LastingCredentials } from '../../server/access/lasting-credentials.js';
 import type { MaybePromise } from '../../server/execute/pipeline.js';
 import { isNotModified, tagOf, withoutRow } from '../../server/http/etag.js';
 import type { Exchange } from '../../server/http/exchange.js';
@@ -14,6 +13,7 @@ import {
   type OpenResponse,
   type Reply,
 } from '../../server/http/reply.js';
+import { LastingCredentials } from './lasting-credentials.js';
 import type { LiveQueries } from './live-queries.js';
 import type { LiveAnswer, LiveListener, LiveSource } from './subscribers.js';
 

@@ -2,11 +2,11 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { StartError } from '../../base/errors.js';
 import { isRecord, messageOf, parseOwnJson } from '../../base/narrow.js';
-import { replaceFile } from '../../base/replace-file.js';
 import { writeYaml } from '../../base/yaml.js';
 import type { PlanKind } from '../../server/batching/shape-stats.js';
 import { digestOf } from '../../server/batching/shape-stats.js';
-import { parseDocumentText } from '../../server/schema/parse-document.js';
+import { parseDocumentText } from '../snapshots/parse-document.js';
+import { replaceFile } from '../traffic/replace-file.js';
 import type { TwinIndex } from './index-size.js';
 import type { PlannedClass } from './plan-requests.js';
 import { conditionsOf, indexesOf, planLines, tablesOf } from './plan-tree.js';

@@ -8,14 +8,14 @@ import { ServiceError, StartError, UsageError } from '../../base/errors.js';
 import { asError, groupBy } from '../../base/narrow.js';
 import { runSteps } from '../../base/time-slices.js';
 import type { CommandLine, Config } from '../../server/config/config.js';
-import { checkWritable } from '../../server/config/own-options.js';
 import type { Program } from '../../server/feature/command.js';
 import type { Core } from '../../server/feature/core.js';
 import { prepareThread } from '../../server/node/prepare-thread.js';
-import { parseDocumentText } from '../../server/schema/parse-document.js';
+import { parseDocumentText } from '../snapshots/parse-document.js';
 import { readSnapshot } from '../snapshots/parse-snapshot.js';
 import { applySnapshot } from '../snapshots/snapshots.js';
 import { counted } from '../traffic/limits.js';
+import { checkWritable } from '../traffic/own-options.js';
 import { rootFieldOf } from '../traffic/replay.js';
 import {
   type AcceptedFile,

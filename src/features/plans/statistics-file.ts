@@ -3,7 +3,7 @@ import { open, readFile } from 'node:fs/promises';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { StartError } from '../../base/errors.js';
 import { isRecord, messageOf, parseOwnJson } from '../../base/narrow.js';
-import { replaceFile } from '../../base/replace-file.js';
+import { replaceFile } from '../traffic/replace-file.js';
 
 export const STATISTICS_FORMAT = 'lateral-statistics';
 export const STATISTICS_VERSION = 1;

@@ -10,7 +10,6 @@ import { isUnavailable } from '../../base/sqlstate.js';
 import type { Input } from '../../compiler/request/parse-context.js';
 import type { Identities } from '../../server/access/identities.js';
 import type { Identity } from '../../server/access/identity.js';
-import { LastingCredentials } from '../../server/access/lasting-credentials.js';
 import type { ItemsServices } from '../../server/api/items/item-writes.js';
 import type { MaybePromise } from '../../server/execute/pipeline.js';
 import { NO_CLIENT, type RequestClient } from '../../server/execute/stages.js';
@@ -19,6 +18,7 @@ import type { Limit } from '../../server/http/limiter.js';
 import type { SocketClient } from '../../server/http/transport.js';
 import type { Socket, SocketHandler, SocketProtocol } from '../../server/http/websocket.js';
 import { TurnQueue } from '../../server/node/turns.js';
+import { LastingCredentials } from '../live/lasting-credentials.js';
 import type { LiveQueries } from '../live/live-queries.js';
 import type { SocketsConfig } from './options.js';
 

@@ -1,9 +1,9 @@
 /** `lateral capacity`: the highest rate of recorded traffic that a service serves within limits, and what limits it. */
 
 import { UsageError } from '../../base/errors.js';
-import { readOwnOptions } from '../../server/config/own-options.js';
 import { type Capacity, findCapacity, type Step } from './capacity.js';
 import { counted, parseConstantRate, parseCount, parseDuration, parseServiceLimits } from './limits.js';
+import { readOwnOptions } from './own-options.js';
 import { prepareReplay } from './replay.js';
 import { CONNECTIONS, checkReplayable, INTERRUPTED, readRecording } from './replay-command.js';
 import { milliseconds } from './report.js';

@@ -5,10 +5,10 @@ import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
 import { StartError, UsageError } from '../../base/errors.js';
 import { isRecord, messageOf, parseOwnJson, propertiesOf } from '../../base/narrow.js';
-import { replaceFile } from '../../base/replace-file.js';
-import { checkWritable, readOwnOptions } from '../../server/config/own-options.js';
 import { counted, parseDuration } from './limits.js';
+import { checkWritable, readOwnOptions } from './own-options.js';
 import { Redactor } from './redact.js';
+import { replaceFile } from './replace-file.js';
 import { ask, readTarget, type Target } from './target.js';
 import {
   endLine,

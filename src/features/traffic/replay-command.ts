@@ -2,8 +2,8 @@
 import { writeFile } from 'node:fs/promises';
 import { StartError, UsageError } from '../../base/errors.js';
 import { messageOf } from '../../base/narrow.js';
-import { checkWritable, type OwnOptions, readOwnOptions } from '../../server/config/own-options.js';
 import { checkLimits, counted, parseCount, parseDuration, parseRate, parseServiceLimits } from './limits.js';
+import { checkWritable, type OwnOptions, readOwnOptions } from './own-options.js';
 import { type PreparedReplay, type Progress, prepareReplay, replay as replayTraffic } from './replay.js';
 import { isWithinLimits, jsonOf, junitOf, milliseconds, tableOf } from './report.js';
 import { pageOf } from './report-page.js';

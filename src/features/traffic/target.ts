@@ -3,7 +3,7 @@
 import { StartError, UsageError } from '../../base/errors.js';
 import { messageOf, propertiesOf } from '../../base/narrow.js';
 import { VIEW_AS_HEADER } from '../../server/access/view-as.js';
-import type { OwnOptions } from '../../server/config/own-options.js';
+import type { OwnOptions } from './own-options.js';
 import type { RecordedRequest } from './traffic-file.js';
 
 export interface Target {

@@ -6,7 +6,7 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import t from 'tap';
-import { replaceFile } from '../../../src/base/replace-file.js';
+import { replaceFile } from '../../../src/features/traffic/replace-file.js';
 import { endLine, headerLine, requestLine } from '../../../src/features/traffic/traffic-file.js';
 import { runCommand } from '../../support/command.js';
 import { makeFolder } from '../../support/service.js';

@@ -4,7 +4,7 @@ import { dirname, sep } from 'node:path';
 import { parseArgs } from 'node:util';
 import { UsageError } from '../../base/errors.js';
 import { messageOf } from '../../base/narrow.js';
-import { joinValues } from './words.js';
+import { joinValues } from '../../server/config/words.js';
 
 /** `value`: the option takes one; `switch`: it takes none. */
 type OptionKinds = Readonly<Record<string, 'value' | 'switch'>>;

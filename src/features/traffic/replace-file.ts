@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { access, chmod, constants, copyFile, lstat, realpath, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { messageOf, succeeds } from './narrow.js';
+import { messageOf, succeeds } from '../../base/narrow.js';
 
 /** `write` gets a path to write to. Devices, pipes, broken links, and files in folders that are not writable are written in place. */
 export async function replaceFile(file: string, write: (path: string) => Promise<void>): Promise<void> {

@@ -101,7 +101,7 @@ function* tokensOf(text: string, lines: LineCounter): Generator<CST.Token> {
   yield* parser.end();
 }
 
-const PROGRAM = packagePath('dist', 'src', 'server', 'schema', 'yaml-thread.js');
+const PROGRAM = packagePath('dist', 'src', 'features', 'snapshots', 'yaml-thread.js');
 
 /** Characters of YAML that are parsed in place, which takes a few milliseconds. */
 const SHORT = 16_384;

@@ -1,6 +1,6 @@
 /** The credentials of a connection that stays open. They are checked repeatedly, as if the client sent them with each request. */
-import type { RequestCredentials } from './identities.js';
-import type { Identity } from './identity.js';
+import type { RequestCredentials } from '../../server/access/identities.js';
+import type { Identity } from '../../server/access/identity.js';
 
 /** The credentials that a connection began with. */
 type Presented = Pick<RequestCredentials, 'headers' | 'accessToken' | 'address' | 'cookie'>;
