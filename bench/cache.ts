@@ -24,6 +24,9 @@ const ONE_CONNECTION_TARGET = 0.8;
 /** Commits a second on one table, and the part of the rate that reads of others must keep. */
 const WRITES_PER_SECOND = 1_000;
 const BESIDE_WRITES_TARGET = 0.8;
+/** Commits a second that change rows of other items, and the part of nested reads that must still come from memory. */
+const OTHERS_PER_SECOND = 100;
+const OTHERS_HITS = 0.97;
 /** More reads than one round can send, so that none comes twice. */
 const MISSES = 100_000;
 /** Keys of the case with many URLs, and of the one that it is compared with. */
@@ -50,6 +53,7 @@ export async function measureCache(databaseUrl: string, options: CacheOptions, r
     for (const id of HITS) report(await compareHit(id, pathOf(id), cached, options));
     report(await compareHit('/server/ping', '/server/ping', cached, options));
     report(await compareBesideWrites(databaseUrl, cached, options));
+    report(await compareBesideOthers(databaseUrl, cached, options));
     report(await compareWide(cached, options));
     report(await comparePost(cached, options));
     report(await compareGraphql(cached, options));
@@ -113,6 +117,49 @@ async function compareBesideWrites(
   }
 }
 
+/** Nested hits by key while each of many commits changes rows of other items. */
+async function compareBesideOthers(
+  databaseUrl: string,
+  service: RunningService,
+  options: CacheOptions,
+): Promise<string> {
+  const { url, pid } = service;
+  const paths = Array.from({ length: 200 }, (_, index) => `/items/articles/${index + 1}?fields=id,title,comments.body`);
+  for (const path of paths) await warm(`${url}${path}`, 'nested');
+  const writer = new SteadyWriter(
+    databaseUrl,
+    (sql, number) => sql`update comments set body = body where article = ${1_001 + (number % 1_000)}`,
+    OTHERS_PER_SECOND,
+  );
+  const pathsOf = (): string[] => paths;
+  const before = await hitsOf(service);
+  try {
+    const [beside, calm] = await inTurns(
+      [
+        { url, pid, pathsOf, beside: writer },
+        { url, pid, pathsOf },
+      ],
+      options,
+    );
+    const after = await hitsOf(service);
+    const hits = (after.hits - before.hits) / (after.hits - before.hits + after.misses - before.misses);
+    const ratio = (calm?.spent ?? 0) / (beside?.spent ?? 1);
+    if (!(hits >= OTHERS_HITS && ratio >= BESIDE_WRITES_TARGET)) process.exitCode = 1;
+    const title = `nested, next to ${writer.rate.toFixed(0)} changes/s of other items`;
+    const figures = `${beside?.spent.toFixed(1)} µs, without changes ${calm?.spent.toFixed(1)} µs: ${ratio.toFixed(2)}`;
+    return `${title}: ${figures} (target ${BESIDE_WRITES_TARGET}), ${(100 * hits).toFixed(1)} % hits (target ${100 * OTHERS_HITS} %)`;
+  } finally {
+    await writer.close();
+  }
+}
+
+async function hitsOf({ url }: RunningService): Promise<{ readonly hits: number; readonly misses: number }> {
+  const text = await (await fetch(`${url}/server/metrics`, { headers: HEADERS })).text();
+  const count = (name: string): number =>
+    Number(new RegExp(`^lateral_read_cache_${name}_total (\\d+)$`, 'm').exec(text)?.[1]);
+  return { hits: count('hits'), misses: count('misses') };
+}
+
 /** Commits at a steady rate: those that are late are sent together. */
 class SteadyWriter {
   readonly #sql: postgres.Sql;
@@ -123,7 +170,12 @@ class SteadyWriter {
   #seconds = 0;
   readonly #pending = new Set<Promise<unknown>>();
 
-  constructor(databaseUrl: string) {
+  constructor(
+    databaseUrl: string,
+    private readonly write = (sql: postgres.Sql, number: number): Promise<unknown> =>
+      sql`update comments set body = body where id = ${1 + (number % 1_000)}`,
+    private readonly perSecond = WRITES_PER_SECOND,
+  ) {
     // The disk is not measured.
     this.#sql = postgres(databaseUrl, { max: 4, connection: { synchronous_commit: 'off' } });
   }
@@ -151,12 +203,9 @@ class SteadyWriter {
   }
 
   #send(): void {
-    const due = ((performance.now() - this.#startedAt) * WRITES_PER_SECOND) / 1_000;
+    const due = ((performance.now() - this.#startedAt) * this.perSecond) / 1_000;
     while (this.#sent < due) {
-      const id = 1 + (this.#sent++ % 1_000);
-      const sent = this.#sql`update comments set body = body where id = ${id}`.finally(() =>
-        this.#pending.delete(sent),
-      );
+      const sent = this.write(this.#sql, this.#sent++).finally(() => this.#pending.delete(sent));
       this.#pending.add(sent);
     }
   }

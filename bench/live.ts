@@ -73,7 +73,9 @@ interface LiveCase {
   /** The row that a change updates. */
   row(draw: number): number;
   /** The number of subscribers that see it. */
-  readonly seenBy: 'one' | 'all';
+  readonly seenBy: 'one' | 'all' | 'none';
+  /** The table that a change updates, unless it is that of the items. */
+  readonly table?: 'bench_live' | 'bench_notes';
   /** Subscribers of one WebSocket, whose path is a GraphQL query; null if each has a connection. */
   readonly sharing: number | null;
 }
@@ -119,6 +121,24 @@ function casesOf(subscribers: number): readonly LiveCase[] {
       seenBy: 'one',
       sharing: null,
     },
+    {
+      name: 'd: an item with its notes each',
+      path: (one) => `${ITEM}/${one}?fields=id,notes.stamp`,
+      token: admin,
+      row: anyRow,
+      seenBy: 'one',
+      sharing: null,
+      table: 'bench_notes',
+    },
+    {
+      name: 'd: an item with its notes each, changes of notes of other items',
+      path: (one) => `${ITEM}/${one}?fields=id,notes.stamp`,
+      token: admin,
+      row: (draw) => subscribers + anyRow(draw),
+      seenBy: 'none',
+      sharing: null,
+      table: 'bench_notes',
+    },
   ];
 }
 
@@ -138,6 +158,8 @@ export async function measureLive(
   await server.end();
   const sql = postgres(url, { max: 4, onnotice: () => {} });
   await sql`create table bench_live (id int primary key, owner uuid not null, stamp text not null default '')`;
+  await sql`create table bench_notes (id int primary key, item int not null references bench_live, stamp text not null default '')`;
+  await sql`create index on bench_notes (item)`;
   // So that an update reports the former owner of the row.
   await sql`alter table bench_live replica identity full`;
   await sql`create index on bench_live (owner)`;
@@ -195,7 +217,11 @@ export function describeReads({ beside: subscribed, alone }: Live['reads']): str
 async function fill(sql: postgres.Sql, subscribers: number): Promise<void> {
   const owner = (column: string): string => `md5(${column}::text)::uuid`;
   await sql.unsafe(`
-    insert into bench_live (id, owner) select n, ${owner('n')} from generate_series(1, ${subscribers}) n;
+    insert into bench_live (id, owner) select n, ${owner('n')} from generate_series(1, ${2 * subscribers}) n;
+    insert into bench_notes (id, item) select n, n from generate_series(1, ${2 * subscribers}) n;
+    insert into service_fields (collection, field, special, interface) values ('bench_live', 'notes', 'o2m', 'list-o2m');
+    insert into service_relations (many_collection, many_field, one_collection, one_field)
+      values ('bench_notes', 'item', 'bench_live', 'notes');
     with made_role as (insert into service_roles (name) values ('live') returning id),
     policy as (insert into service_policies (name) values ('live') returning id),
     access as (insert into service_access (policy, role, sort) select policy.id, made_role.id, 1 from policy, made_role),
@@ -271,7 +297,7 @@ interface Running {
 }
 
 async function measureCase(
-  { name, row, seenBy }: LiveCase,
+  { name, row, seenBy, table = 'bench_live' }: LiveCase,
   { clients, service, sql }: Running,
   { subscribers, seconds, report, signal }: LiveOptions & { readonly report: Report; readonly signal: AbortSignal },
 ): Promise<LiveCaseResult> {
@@ -288,7 +314,7 @@ async function measureCase(
       const wait = begun + (change * 1_000) / rate - performance.now();
       if (wait > 0) await sleep(wait);
       const id = row(Math.random());
-      void sql`update bench_live set stamp = (extract(epoch from clock_timestamp()) * 1000)::bigint where id = ${id}`.catch(
+      void sql`update ${sql(table)} set stamp = (extract(epoch from clock_timestamp()) * 1000)::bigint where id = ${id}`.catch(
         () => {},
       );
     }
@@ -306,7 +332,7 @@ async function measureCase(
       answers,
     };
     points.push(point);
-    const expected = seenBy === 'all' ? changes * subscribers : changes;
+    const expected = { all: changes * subscribers, one: changes, none: 0 }[seenBy];
     report(
       `${name}, ${rate}/s: ${point.statementsPerChange.toFixed(2)} statements per change, p50 ${p50.toFixed(0)} ms, p99 ${p99.toFixed(0)} ms, ` +
         `at most ${max.toFixed(0)} ms, ${(point.serviceShare * 100).toFixed(0)} % of a processor (clients ${(point.clientShare * 100).toFixed(0)} %), ` +
