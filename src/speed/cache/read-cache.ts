@@ -174,6 +174,11 @@ export class ReadCache implements ResultMemory, ChangeListener {
     return this.#index.size;
   }
 
+  /** Changed rows that were compared with answers, and the look-ups for them. */
+  get matched(): { readonly rows: number; readonly lookups: number } {
+    return this.#index;
+  }
+
   /** Milliseconds since everything that had been committed was known. */
   get lag(): number {
     return performance.now() - this.#freshAt;
