@@ -245,5 +245,3 @@ function threadSeconds(): number | null {
     return null;
   }
 }
-
-/** Threads read the same log: together they keep as much of it, and are as late, as the last of them. */
