@@ -45,18 +45,18 @@ export class HeldRequest implements ServerRequest {
 
 type TakeChunk = Parameters<ServerResponse['onData']>[0];
 
-/** The body of a request, of which the first part has come. */
+/** The body of a request, of which a part may have come. */
 export class HeldBody {
   #take: TakeChunk | null = null;
 
   constructor(
-    private readonly first: ArrayBuffer,
+    private readonly begun: ArrayBuffer,
     private readonly isWhole: boolean,
   ) {}
 
   onData(take: TakeChunk): void {
     this.#take = take;
-    take(this.first, this.isWhole);
+    if (this.isWhole || this.begun.byteLength > 0) take(this.begun, this.isWhole);
   }
 
   /** Another part has come. */
@@ -65,9 +65,12 @@ export class HeldBody {
   }
 }
 
+/** Milliseconds to wait for a body. A later one passes through the stages, which have a limit of their own. */
+const WAIT_MS = 1_000;
+
 /**
- * Waits for the body, which mostly comes with the head. `answer` replies if it is whole and its reply is in memory. Otherwise `serve`
- * goes on with the request. `onEnd` is called when the request is answered, was passed on or will not come.
+ * Waits for the body, which mostly comes with the head. `answer` replies if its reply is in memory. Otherwise `serve` goes on with the
+ * request. `onEnd` is called when the request is answered, was passed on or will not come.
  */
 export function holdBody(
   response: ServerResponse,
@@ -75,20 +78,37 @@ export function holdBody(
   serve: (body: HeldBody) => void,
   onEnd: () => void,
 ): void {
+  let begun = new ArrayBuffer(0);
   let held: HeldBody | null = null;
   let isOver = false;
-  response.onAborted(() => {
-    if (!isOver && held === null) onEnd();
+  const end = (): void => {
     isOver = true;
+    clearTimeout(timer);
+    onEnd();
+  };
+  const pass = (isWhole: boolean): void => {
+    held = new HeldBody(begun, isWhole);
+    serve(held);
+    end();
+  };
+  const timer = setTimeout(() => pass(false), WAIT_MS);
+  response.onAborted(() => {
+    if (!isOver) end();
   });
   response.onData((chunk, isLast) => {
     if (held !== null) held.next(chunk, isLast);
-    if (held !== null || isOver) return;
-    if (isLast && answer(Buffer.from(chunk))) isOver = true;
-    else {
-      held = new HeldBody(chunk, isLast);
-      serve(held);
-    }
-    onEnd();
+    if (isOver) return;
+    begun = isLast && begun.byteLength === 0 ? chunk : joined(begun, chunk);
+    if (!isLast) return;
+    if (answer(Buffer.from(begun))) end();
+    else pass(true);
   });
+}
+
+/** A copy of both, as a chunk is only borrowed. */
+function joined(begun: ArrayBuffer, chunk: ArrayBuffer): ArrayBuffer {
+  const both = new Uint8Array(begun.byteLength + chunk.byteLength);
+  both.set(new Uint8Array(begun));
+  both.set(new Uint8Array(chunk), begun.byteLength);
+  return both.buffer;
 }

@@ -204,3 +204,21 @@ t.test('other headers, callers and framings are no hits of another request', asy
   await once(left, 'close');
   t.equal((await ask(query, {})()).status, 200, 'after a client that left before its body');
 });
+
+t.test('a request whose body does not come ends after BODY_TIMEOUT', async (t) => {
+  const node = await startTestService({
+    databaseUrl,
+    LIVE: 'logical',
+    WORKERS: '1',
+    SERVER: 'node',
+    READ_CACHE_SIZE: '1mb',
+    BODY_TIMEOUT: '1s',
+  });
+  t.teardown(() => node.stop());
+  const body = JSON.stringify({ query: { fields: ['id'], filter: { id: { _eq: 2 } } } });
+  const search = (): Promise<Answer> => request(node, 'SEARCH', '/items/tags', { agent, headers: JSON_HEADERS, body });
+  await warm(search);
+  const head = `SEARCH /items/tags HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\nContent-Type: application/json\r\n`;
+  const answer = await sendRaw(node, [`${head}Content-Length: 9\r\n\r\n`], (text) => text.includes('BODY_TIMEOUT'));
+  t.match(answer, '400 Bad Request');
+});
