@@ -14,9 +14,9 @@ type ServersOptions = Pick<Options, 'connections' | 'poolSize' | 'seconds' | 'wa
 const SERVERS = ['uws', 'node'] as const;
 type ServerName = (typeof SERVERS)[number];
 
-/** Cases of the bench, and one whose responses come from memory: there the server is most of the work. */
+/** Reads by GET among the cases of the bench, and one whose responses come from memory: there the server is most of the work. */
 const MEMORY = 'memory';
-const IDS = ['key', 'key-1', 'key-128', 'many-to-one', 'nested', 'graphql', MEMORY];
+const IDS = ['key', 'key-1', 'key-128', 'many-to-one', 'nested', MEMORY];
 
 export interface ServerFigures extends Pick<LoadResult, 'requestsPerSecond' | 'p50' | 'p99'> {
   /** Milliseconds of the service for each request, or null without /proc. */
@@ -66,10 +66,8 @@ async function compare(
   const requests = requestsOf(found).slice(0, id === MEMORY ? 1 : undefined);
   const load = {
     paths: requests.map(({ path }) => path),
-    ...(requests[0]?.body === undefined ? {} : { bodies: requests.map(({ body = '' }) => body) }),
     headers: { authorization: `Bearer ${ADMINISTRATOR.token}` },
     connections: found.connections ?? connections,
-    ...(found.method === undefined ? {} : { method: found.method }),
   };
   const best = new Map<ServerName, ServerFigures>();
   if (warmUp > 0) for (const { service } of services) await measure({ ...load, url: service.url, seconds: warmUp });
