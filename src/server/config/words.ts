@@ -9,7 +9,7 @@ export function joinValues(words: readonly string[], options: WordOptions): stri
   const shorts = new Map(Object.entries(options).map(([name, { short = '' }]) => [short, name]));
   const nameOf = (word = ''): string | undefined => {
     const [, long, short = ''] = /^(?:--([^=]+)|-(.))/.exec(word) ?? [];
-    const name = long ?? (word.length === 2 ? shorts.get(short) : undefined);
+    const name = long ?? (short !== '' && word.length === 2 ? shorts.get(short) : undefined);
     return name !== undefined && Object.hasOwn(options, name) ? name : undefined;
   };
   const joined: string[] = [];
