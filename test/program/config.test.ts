@@ -6,6 +6,7 @@ import { type FullConfig, options, readConfig } from '../../src/app/options.js';
 import { readOwnOptions } from '../../src/features/traffic/own-options.js';
 import { resolveConnection } from '../../src/server/config/connection-settings.js';
 import { workersFor } from '../../src/server/config/option-kinds.js';
+import { joinValues } from '../../src/server/config/words.js';
 
 t.test('without any word the service has its defaults', async (t) => {
   const config = readConfig({});
@@ -222,4 +223,11 @@ t.test('the value of a flag may begin with a dash, and must not be missing or em
       message: `${message}: see lateral record --help`,
     });
   }
+});
+
+t.test('a value of two characters is not an option', async (t) => {
+  const file = { 'env-file': { type: 'string' as const } };
+  const words = ['capacity', '--step', '5s', '--json', '--workers', '16', '--port', '9000'];
+  t.strictSame(joinValues(words, file), words);
+  t.strictSame(joinValues(['--env-file', '5s', 'on'], file), ['--env-file=5s', 'on']);
 });
