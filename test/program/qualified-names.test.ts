@@ -34,8 +34,8 @@ function elements(list: unknown): readonly unknown[] {
   return Array.isArray(list) ? list : [];
 }
 
-/** Columns that hold texts: JSON of a row, and texts of the catalog. */
-const TEXT_COLUMNS = /^%([jdke]|i\d+)$/;
+/** Columns that hold texts: JSON of a row, the links of a list, and texts of the catalog. */
+const TEXT_COLUMNS = /^%([jdke]|[ix]\d+)$/;
 const TEXT_FUNCTIONS =
   /^(textin|to_char|string_agg|encode|concat_ws|jsonb_typeof|json_typeof|array_to_string|max|replace|translate|substr|current_setting|lower|st_\w+)$/;
 

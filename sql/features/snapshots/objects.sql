@@ -193,14 +193,14 @@ objects (rank, kind, name, definition, schema, relation, field, fields, plain, s
   join pg_catalog.pg_namespace namespace on namespace.oid = extension.extnamespace
   where extension.extname <> 'plpgsql'
   union all
-  select case types.typtype when 'e' then 2 when 'd' then 3 else 4 end,
-    case types.typtype when 'e' then 'enum' when 'd' then 'domain' else 'type' end, types.name,
-    case types.typtype
-      when 'e' then pg_catalog.format('(%s)', (
+  select case when types.typtype = 'e' then 2 when types.typtype = 'd' then 3 else 4 end,
+    case when types.typtype = 'e' then 'enum' when types.typtype = 'd' then 'domain' else 'type' end, types.name,
+    case
+      when types.typtype = 'e' then pg_catalog.format('(%s)', (
         select pg_catalog.string_agg(pg_catalog.quote_literal(label.enumlabel), ', ' order by label.enumsortorder)
         from pg_catalog.pg_enum label where label.enumtypid = types.oid
       ))
-      when 'd' then pg_catalog.concat(pg_catalog.format_type(types.typbasetype, types.typtypmod),
+      when types.typtype = 'd' then pg_catalog.concat(pg_catalog.format_type(types.typbasetype, types.typtypmod),
         case when types.typcollation <> base.typcollation then (
           select pg_catalog.format(' COLLATE %I.%I', namespace.nspname, sorting.collname) from pg_catalog.pg_collation sorting
           join pg_catalog.pg_namespace namespace on namespace.oid = sorting.collnamespace where sorting.oid = types.typcollation
@@ -224,9 +224,9 @@ objects (rank, kind, name, definition, schema, relation, field, fields, plain, s
       select ' OWNED BY ' || columns.name from columns where columns.oid = sequences.refobjid and columns.attnum = sequences.refobjsubid
     )),
     null, null, null, null, false, null, 'pg_catalog.pg_class'::pg_catalog.regclass, sequences.oid, null
-  from sequences where sequences.deptype is distinct from 'i'
+  from sequences where sequences.deptype is null or sequences.deptype <> 'i'
   union all
-  select 6, case columns.attgenerated when '' then 'default' else 'generated' end, columns.name,
+  select 6, case when columns.attgenerated = '' then 'default' else 'generated' end, columns.name,
     pg_catalog.btrim(pg_catalog.pg_get_expr(initial.adbin, initial.adrelid)), columns.nspname, columns.relname, columns.attname, null,
     -- A constant without a type reads as this text.
     pg_catalog.pg_get_expr(initial.adbin, initial.adrelid) ~ '^(true|false|NULL::.*)$'
@@ -238,11 +238,11 @@ objects (rank, kind, name, definition, schema, relation, field, fields, plain, s
   where columns.attgenerated <> 'v'
   union all
   select 7, 'identity', columns.name, pg_catalog.format('%s AS IDENTITY (SEQUENCE NAME %s %s)',
-      case columns.attidentity when 'a' then 'ALWAYS' else 'BY DEFAULT' end, sequences.name, pg_catalog.substr(sequences.options, pg_catalog.strpos(sequences.options, 'START'))),
+      case when columns.attidentity = 'a' then 'ALWAYS' else 'BY DEFAULT' end, sequences.name, pg_catalog.substr(sequences.options, pg_catalog.strpos(sequences.options, 'START'))),
     columns.nspname, columns.relname, columns.attname, null,
     columns.attidentity = 'd' and sequences.seqstart = 1 and sequences.seqincrement = 1 and sequences.seqmin = 1 and sequences.seqcache = 1
       and not sequences.seqcycle and sequences.seqtypid = columns.atttypid
-      and sequences.seqmax = case sequences.seqtypid when 'pg_catalog.int8'::pg_catalog.regtype then 9223372036854775807 when 'pg_catalog.int4'::pg_catalog.regtype then 2147483647 else 32767 end
+      and sequences.seqmax = case when sequences.seqtypid = 'pg_catalog.int8'::pg_catalog.regtype then 9223372036854775807 when sequences.seqtypid = 'pg_catalog.int4'::pg_catalog.regtype then 2147483647 else 32767 end
       and (pg_catalog.length(columns.relname || columns.attname) > 58 or sequences.name = (columns.table_name || '_' || columns.attname || '_seq')
         or sequences.name ~ '"'),
     null, 'pg_catalog.pg_class'::pg_catalog.regclass, sequences.oid, null
@@ -259,17 +259,17 @@ objects (rank, kind, name, definition, schema, relation, field, fields, plain, s
   join pg_catalog.pg_collation sorting on sorting.oid = columns.attcollation
   join pg_catalog.pg_namespace namespace on namespace.oid = sorting.collnamespace
   union all
-  select case owner.contype when 'f' then 11 else 9 end, 'constraint', tables.name || '.' || pg_catalog.quote_ident(owner.conname),
+  select case when owner.contype = 'f' then 11 else 9 end, 'constraint', tables.name || '.' || pg_catalog.quote_ident(owner.conname),
     pg_catalog.pg_get_constraintdef(owner.oid), tables.nspname, tables.relname, null,
     case when owner.contype = 'f' then (
         select pg_catalog.json_agg(attribute.attname order by key.position)
         from pg_catalog.unnest(owner.conkey) with ordinality key (number, position)
         join pg_catalog.pg_attribute attribute on attribute.attrelid = tables.oid and attribute.attnum = key.number
       ) else index_facts.fields end,
-    case owner.contype
-      when 'p' then index_facts.plain and not owner.condeferrable and (owner.conname = (tables.relname || '_pkey') or pg_catalog.length(tables.relname) > 58)
-      when 'u' then index_facts.plain and not owner.condeferrable
-      when 'f' then owner.convalidated and owner.confdelsetcols is null and owner.confmatchtype <> 'p'
+    case
+      when owner.contype = 'p' then index_facts.plain and not owner.condeferrable and (owner.conname = (tables.relname || '_pkey') or pg_catalog.length(tables.relname) > 58)
+      when owner.contype = 'u' then index_facts.plain and not owner.condeferrable
+      when owner.contype = 'f' then owner.convalidated and owner.confdelsetcols is null and owner.confmatchtype <> 'p'
       else false end,
     owner.contype::text, 'pg_catalog.pg_constraint'::pg_catalog.regclass, owner.oid, null
   from tables
@@ -289,7 +289,7 @@ objects (rank, kind, name, definition, schema, relation, field, fields, plain, s
     select from pg_catalog.pg_constraint backed where backed.conindid = index_facts.indexrelid and backed.contype in ('p', 'u', 'x')
   )
   union all
-  select 12 + depth.depth, case relations.relkind when 'm' then 'materialized view' else 'view' end, relations.name,
+  select 12 + depth.depth, case when relations.relkind = 'm' then 'materialized view' else 'view' end, relations.name,
     case when relations.reloptions is null then '' else pg_catalog.format('WITH (%s) ', pg_catalog.array_to_string(relations.reloptions, ', ')) end
       || 'AS ' || pg_catalog.btrim(pg_catalog.pg_get_viewdef(relations.oid), E' ;\n'),
     relations.nspname, relations.relname, null, null, false,
@@ -300,11 +300,11 @@ objects (rank, kind, name, definition, schema, relation, field, fields, plain, s
   where relations.relkind in ('v', 'm')
 ),
 described as (
-  select objects.*, case when objects.kind not in ('extension', 'default', 'generated', 'identity', 'collation')
+  select objects.*, case when objects.kind::text not in ('extension', 'default', 'generated', 'identity', 'collation')
       then pg_catalog.obj_description(objects.objid, objects.classid::pg_catalog.regclass::text) end as comment,
     obstacles.cause, column_uses.columns
   from objects
-  left join column_uses on objects.kind in ('constraint', 'index', 'view', 'materialized view')
+  left join column_uses on objects.kind::text in ('constraint', 'index', 'view', 'materialized view')
     and column_uses.classid = objects.classid and column_uses.objid = objects.objid
   left join obstacles on obstacles.classid = objects.classid and obstacles.objid = objects.objid
 ),
