@@ -127,7 +127,7 @@ export function initialOf(
     return { kind: 'expression', text };
   }
   if (value === null) return null;
-  if (typeof value === 'number') return { kind: 'expression', text: String(value) };
+  if (typeof value === 'number' && !isJsonType(data_type)) return { kind: 'expression', text: String(value) };
   return {
     kind: 'constant',
     text: typeof value === 'object' || isJsonType(data_type) ? JSON.stringify(value) : String(value),
