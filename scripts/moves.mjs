@@ -6,7 +6,7 @@
  *   node scripts/moves.mjs [FOLDER]    of this checkout, or of another one with its node_modules
  */
 import { execFileSync, fork } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -71,6 +71,10 @@ function copy() {
   }
   writeFileSync(join(folder, 'counter.mjs'), COUNTER);
   execFileSync(process.execPath, [join(folder, 'build.mjs'), '--package'], { cwd: folder, stdio: 'inherit' });
+  // A package has no binary for Node 20, and the counts are those of uWebSockets.
+  const binary = `uws_${process.platform}_${process.arch}_${process.versions.modules}.node`;
+  const source = join(ROOT, 'node_modules', 'uWebSockets.js', binary);
+  if (existsSync(source)) cpSync(source, join(folder, 'dist', 'uws', binary));
 }
 
 function reporting(text, file) {

@@ -176,8 +176,9 @@ export class KeptReplies implements ReplyMemory {
     private readonly recorder: RequestRecorder,
   ) {}
 
+  /** Replies that are always the same are those of every caller. */
   get revision(): number {
-    return this.revisions.identities + this.revisions.readHooks;
+    return this.cache === null ? 0 : this.revisions.identities + this.revisions.readHooks;
   }
 
   answer(path: string, request: ServerRequest, response: ServerResponse): true | KeptHeaders | null {

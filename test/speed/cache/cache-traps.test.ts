@@ -228,7 +228,7 @@ t.test('compiled statements count as memory of the answers that keep them', asyn
   }
   const [cache] = caches;
   if (!cache) throw new Error('no read was kept');
-  t.ok(cache.evictions > 0 && cache.entries > 10, `${cache.entries} entries, ${cache.evictions} evictions`);
+  t.ok(cache.entries > 10 && cache.entries < 200, `${cache.entries} of 200 shapes`);
   t.ok(cache.used <= 2 ** 20 && cache.used > cache.entries * 8_192, `${cache.used} bytes`);
 });
 
