@@ -211,6 +211,7 @@ function createReceivers(responder: Responder, traces: Traces | null, handle: Ha
       exchange.keptHeaders = held.headers;
       exchange.revision = revision;
       exchange.heldBody = body;
+      exchange.isCorked = !body.isLate;
       serveExchange(exchange, responder, handle);
     };
     holdBody(

@@ -54,6 +54,11 @@ export class HeldBody {
     private readonly isWhole: boolean,
   ) {}
 
+  /** Whether the rest comes after the request was passed on. */
+  get isLate(): boolean {
+    return !this.isWhole;
+  }
+
   onData(take: TakeChunk): void {
     this.#take = take;
     if (this.isWhole || this.begun.byteLength > 0) take(this.begun, this.isWhole);

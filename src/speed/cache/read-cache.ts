@@ -143,6 +143,8 @@ export class ReadCache implements ResultMemory, ChangeListener {
   /** By statement: its reads, or the reason why its answers are not kept. */
   #shapes = new WeakMap<CompiledRead, CachedShape | { readonly reason: string }>();
   readonly #seen = new SeenReads();
+  /** Statements whose carrier was dropped. */
+  readonly #uncarried = new Set<CachedShape>();
   /** The sources of the tables' changes, or null while no changes are reported. */
   #sources: Sources | null = null;
   readonly pending = new PendingCommits();
@@ -279,6 +281,7 @@ export class ReadCache implements ResultMemory, ChangeListener {
 
   /** The answer of the read, null for none, with its links. */
   keep(entry: CacheEntry, cell: Buffer | null, links?: string | null): void {
+    if (this.#uncarried.size > 0) this.#handOver();
     entry.reading = null;
     if (entry.isDropped) {
       this.answered(entry.shape.compiled, () => entry.key, cell);
@@ -341,6 +344,7 @@ export class ReadCache implements ResultMemory, ChangeListener {
   clear(): void {
     for (const entry of this.#index.all()) this.#forget(entry);
     this.#index.clear();
+    this.#uncarried.clear();
     this.#shapes = new WeakMap();
   }
 
@@ -445,7 +449,18 @@ export class ReadCache implements ResultMemory, ChangeListener {
     const { shape } = entry;
     if (shape.carrier !== entry) return;
     shape.carrier = null;
-    for (const next of shape.entries.values()) if (next.body !== null && shape.carrier === null) this.#carryShape(next);
+    this.#uncarried.add(shape);
+  }
+
+  /** Not with each entry that is dropped: a change may drop all entries of a statement, one after the other. */
+  #handOver(): void {
+    const shapes = [...this.#uncarried];
+    this.#uncarried.clear();
+    for (const shape of shapes)
+      for (const next of shape.entries.values()) {
+        if (shape.carrier !== null) break;
+        if (next.body !== null) this.#carryShape(next);
+      }
   }
 
   #carryShape(entry: CacheEntry): void {
